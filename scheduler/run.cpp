@@ -32,7 +32,7 @@ Run::Run(TaskGraph::Impl& graph, Scheduler::Impl& workers)
 RunResult Run::execute(std::stop_token stop) {
   if (pending_.empty()) return RunResult::completed;
   begin(std::move(stop));
-  work(Role::caller);
+  work(Role::caller, 0);
   end();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   return skipped_.load(std::memory_order_relaxed) ? RunResult::cancelled : RunResult::completed;
@@ -61,7 +61,8 @@ void Run::begin(std::stop_token stop) {
     first_ready_.store(ready_.first(), std::memory_order_relaxed);
     active_ = 1;  // the caller: it has no task yet, but takes one next
     over_ = false;
-    can_invite_ = workers_.arena != nullptr && !in_child_;
+    can_invite_ = pool_ != nullptr || (workers_.arena != nullptr && !in_child_);
+    pool_wanted_ = pool_came_ = false;
     call = call_workers(1);
   }
   make(call);
@@ -77,22 +78,49 @@ void Run::end() noexcept {
   stop_ = {};
 }
 
-void Run::work(Role role) noexcept {
+void Run::work(Role role, int place) noexcept {
   const DefaultFpEnvironment environment;
-  const int place = role == Role::caller ? 0 : tbb::this_task_arena::current_thread_index();
   workers_.note_worker(place);
   TraceStretch stretch(trace_, graph_.labels, traced_run_);
   Worker me{.role = role, .place = std::clamp(place, 0, workers_.threads - 1)};
-  for (std::int32_t rank = take(me); rank != none;) {
+  work_on(take(me), me, stretch);
+}
+
+/// Runs this task, and those that the worker takes after it.
+void Run::work_on(std::int32_t rank, Worker& me, TraceStretch& stretch) noexcept {
+  while (rank != none) {
+    if (me.role == Role::caller && pool_wanted_) return work_with_pool(rank, me, stretch);
     run_step(rank, stretch);
     rank = pass_on(rank, me);
     if (rank == none) rank = take(me);
   }
 }
 
-void Run::help() noexcept {
+/// Does the rest of the run together with the helpers of the pool.
+void Run::work_with_pool(std::int32_t rank, Worker& me, TraceStretch& stretch) noexcept {
+  pool_wanted_ = false;
+  pool_came_ = true;
+  struct Rest {
+    Run& run;
+    std::int32_t rank;
+    Worker& me;
+    TraceStretch& stretch;
+  } rest{*this, rank, me, stretch};
+  // One pointer, so that no memory is allocated.
+  pool_->together(workers_.threads, [&rest](int place) {
+    if (place == 0) {
+      rest.run.work_on(rest.rank, rest.me, rest.stretch);
+    } else {
+      rest.run.help_in(place);
+    }
+  });
+}
+
+void Run::help() noexcept { help_in(tbb::this_task_arena::current_thread_index()); }
+
+void Run::help_in(int place) noexcept {
   if (!enter()) return;
-  work(Role::helper);
+  work(Role::helper, place);
   leave();
 }
 
@@ -273,7 +301,9 @@ std::int32_t Run::take(Worker& me) noexcept {
       lock.lock();
       --spinning_;
     } else if (me.role == Role::helper) {
-      break;
+      if (pool_ == nullptr) break;
+      sleep_until_bell(lock);
+      patience = workers_.patience;
     } else {
       caller_sleeps_ = true;
       lock.unlock();
@@ -289,7 +319,8 @@ std::int32_t Run::take(Worker& me) noexcept {
   }
   hungry_.store(--idle_, std::memory_order_relaxed);
   --active_;
-  const Call call{.caller = over_ && std::exchange(caller_sleeps_, false)};
+  const Call call{.caller = over_ && std::exchange(caller_sleeps_, false),
+                  .helpers = over_ ? std::exchange(sleeping_, 0) : 0};
   lock.unlock();
   make(call);
   return none;
@@ -309,6 +340,21 @@ void Run::sleep() noexcept {
   // relaxed: the lock provides acquire and release; wake_up_ only decides when to wake.
   wake_up_.wait(0, std::memory_order_relaxed);
   wake_up_.store(0, std::memory_order_relaxed);
+}
+
+/// Lets a helper of the pool sleep until there is work, or the run is over. Takes the lock again.
+void Run::sleep_until_bell(std::unique_lock<SpinLock>& lock) noexcept {
+  ++sleeping_;
+  // relaxed, here and in ring(): whoever has seen this sleeper under the lock rings after this load.
+  const std::int32_t before = bell_.load(std::memory_order_relaxed);
+  lock.unlock();
+  bell_.wait(before, std::memory_order_relaxed);
+  lock.lock();
+}
+
+void Run::ring() noexcept {
+  bell_.fetch_add(1, std::memory_order_relaxed);
+  bell_.notify_all();
 }
 
 /// Waits until a task is ready or `patience` turns have passed. Returns the turns that are left.
@@ -332,8 +378,13 @@ Run::Call Run::call_workers(int own) noexcept {
     call.caller = true;
     --wanted;
   }
-  wanted -= invited_;  // helpers come second, because the caller is certain to come
-  if (!can_invite_) return call;
+  wanted -= pool_ == nullptr ? invited_ : 0;  // helpers come second, because the caller is certain to come
+  if (!can_invite_ || wanted <= 0) return call;
+  if (pool_ != nullptr) {
+    // All that sleep wake up, and count no longer as sleeping.
+    call.helpers = pool_came_ ? std::exchange(sleeping_, 0) : wanted;
+    return call;
+  }
   call.helpers = std::clamp(wanted, 0, std::max(0, workers_.threads - active_ - invited_));
   invited_ += call.helpers;
   return call;
@@ -344,7 +395,14 @@ void Run::make(Call call) noexcept {
     wake_up_.store(1, std::memory_order_relaxed);  // relaxed: see sleep()
     wake_up_.notify_one();
   }
-  if (call.helpers > 0) invite(call.helpers);
+  if (call.helpers == 0) return;
+  if (pool_ == nullptr) {
+    invite(call.helpers);
+  } else if (pool_came_) {
+    ring();
+  } else {
+    pool_wanted_ = true;
+  }
 }
 
 /// Invites helpers. If there is no memory or no thread for them, the run continues with the workers that it has. (TBB

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <vector>
 
@@ -29,6 +30,9 @@ namespace convolume::scheduler {
 /// - If the set is empty, a helper may leave and the caller may sleep, but only while idle_ < active_.
 /// - `first_ready_` is the first task of the set that may start, or `none`. It is 0 once the run is over, so that
 ///   spinning workers stop.
+///
+/// If the scheduler has a HelperPool, the caller asks it for helpers, once in a run, as soon as it has tasks for them.
+/// These helpers stay until the run is over. They sleep on `bell_` meanwhile, where others leave.
 ///
 /// An invitation may be read long after its run. Therefore it shares the ownership of this object. A helper that comes
 /// when no run is on waits for another invitation or goes away. Unread invitations stay valid for the next run.
@@ -71,7 +75,10 @@ class Run : public std::enable_shared_from_this<Run> {
 
   void begin(std::stop_token stop);
   void end() noexcept;
-  void work(Role role) noexcept;
+  void work(Role role, int place) noexcept;
+  void work_on(std::int32_t rank, Worker& me, TraceStretch& stretch) noexcept;
+  void work_with_pool(std::int32_t rank, Worker& me, TraceStretch& stretch) noexcept;
+  void help_in(int place) noexcept;
   bool enter() noexcept;
   void leave() noexcept;
 
@@ -88,6 +95,7 @@ class Run : public std::enable_shared_from_this<Run> {
   void insert_woken(Worker& me) noexcept;
   bool out_of_work() noexcept;
   void sleep() noexcept;
+  void sleep_until_bell(std::unique_lock<SpinLock>& lock) noexcept;
   int spin(int patience) const noexcept;
 
   /// The workers to wake for new work. They are determined under the lock and woken without it.
@@ -98,10 +106,12 @@ class Run : public std::enable_shared_from_this<Run> {
   Call call_workers(int own) noexcept;
   void make(Call call) noexcept;
   void invite(int helpers) noexcept;
+  void ring() noexcept;
 
   TaskGraph::Impl& graph_;
   Scheduler::Impl& workers_;
   const bool in_child_ = is_forked_child();
+  HelperPool* const pool_ = in_child_ || workers_.threads == 1 ? nullptr : workers_.options.helpers;
   Trace::Impl* trace_ = nullptr;
   int traced_run_ = 0;  // number of this run in the trace
   std::stop_token stop_;
@@ -114,12 +124,16 @@ class Run : public std::enable_shared_from_this<Run> {
   int invited_ = 0;             // approximate: an invitation whose sending failed may still arrive
   bool can_invite_ = true;      // false after an invitation has failed
   bool over_ = true;            // no task is left
+  int sleeping_ = 0;            // helpers of the pool that wait for the bell
   bool caller_sleeps_ = false;  // true until another worker sets wake_up_
   std::exception_ptr error_;    // the first exception
 
   // Written under the lock, but also read without it. It has its own cache line because spinning threads read it.
   alignas(64) std::atomic<std::int32_t> first_ready_{none};
   alignas(64) std::atomic<std::int32_t> wake_up_{0};
+  alignas(64) std::atomic<std::int32_t> bell_{0};
+  // Whether the caller wants the helpers of the pool, and has got them. It alone works before.
+  bool pool_wanted_ = false, pool_came_ = false;
   std::atomic<int> present_{0};  // helpers that have not left yet
   std::atomic<int> hungry_{0};   // a copy of idle_ that is read without the lock, so it is approximate
   std::atomic<bool> cancelled_{false}, skipped_{false};

@@ -163,7 +163,7 @@ Scheduler::Impl::Impl(int thread_count, const SchedulerOptions& scheduler_option
       options(scheduler_options),
       patience(turns_of(patience_us, threads)),
       linger(turns_of(checked_linger(options.linger_us), threads)) {
-  if (threads == 1 || is_forked_child()) return;
+  if (threads == 1 || is_forked_child() || options.helpers != nullptr) return;
   process_processors(true);  // helper threads would count later
   try_threads(threads - 1);
   arena = &Arenas::instance().of(threads);

@@ -18,6 +18,23 @@ namespace convolume {
 
 class Trace;
 
+/// Threads of another library that help with the runs of a scheduler. If that library's threads wait actively after
+/// their own work, as those of OpenMP do, threads of our own would share processors with them.
+class CONVOLUME_API HelperPool {
+ public:
+  virtual ~HelperPool() = default;
+  /// Calls job(0) in the calling thread, and job(place) in up to `threads - 1` other threads at the same time, with
+  /// places from 1 to threads - 1, each at most once. Returns when all have ended. Fewer threads are allowed, also
+  /// none. The job throws nothing. A scheduler calls this from every thread that runs graphs on it, also within a job,
+  /// and never in a child of fork().
+  virtual void together(int threads, const std::function<void(int place)>& job) noexcept = 0;
+
+ protected:
+  HelperPool() = default;
+  HelperPool(const HelperPool&) = default;
+  HelperPool& operator=(const HelperPool&) = default;
+};
+
 /// Options of a scheduler.
 struct SchedulerOptions {
   /// Limit in bytes for the scratch (TaskOptions::scratch_bytes) of all running tasks of a graph; 0 means no limit.
@@ -33,6 +50,10 @@ struct SchedulerOptions {
   /// How long helper threads look for the next run before they sleep, in microseconds (roughly). 0 frees their
   /// processors at once, and the next run has to wake them, which takes 40 to 100 us.
   int linger_us = 100;
+  /// Where helper threads come from instead of TBB; null means TBB. It must outlive the scheduler, which then starts no
+  /// threads, changes no affinity masks, and has no use for `linger_us`. A run asks for them once, as soon as it has
+  /// tasks for several threads, and keeps them until it ends.
+  HelperPool* helpers = nullptr;
 };
 
 /// Threads that run task graphs. Movable. Several graphs may run on one scheduler at once, from any threads.

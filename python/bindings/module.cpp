@@ -14,6 +14,7 @@
 
 namespace nb = nanobind;
 using convolume::python::Computation;
+using convolume::python::OpenMpTeam;
 using convolume::python::Runtime;
 
 NB_MODULE(_core, m) {
@@ -23,7 +24,8 @@ NB_MODULE(_core, m) {
   convolume::python::add_plans(m);
   convolume::python::add_transforms(m);
   convolume::python::add_nets(m);
-  Runtime::get();  // made here, because a child of fork() must not find it half made
+  Runtime::get();  // these are made here, because a child of fork() must not find them half made
+  OpenMpTeam::instance();
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(Computation::refuse_and_wait));
   m.def("available_cpus", convolume::available_cpus);
   m.def("version", [] { return std::string(convolume::version()); });
@@ -36,6 +38,12 @@ NB_MODULE(_core, m) {
   m.def(
       "set_threads", [](int threads) { Runtime::get().set_threads(threads); }, nb::arg("threads"));
   m.def("exchange_thread_local", Runtime::exchange_thread_local, nb::arg("threads"));
+  m.def(
+      "use_openmp",
+      [](std::uintptr_t parallel, std::uintptr_t thread_number) {
+        OpenMpTeam::instance().set_functions(parallel, thread_number);
+      },
+      nb::arg("parallel"), nb::arg("thread_number"));
   m.def("forget_computations", Computation::forget);
   m.def("trim", [] {
     const Computation computation;

@@ -131,8 +131,8 @@ nb::object forward(const Plan& plan, nb::handle x, nb::handle w, nb::handle bias
                                  .bias = values ? ConstTensorView(values.channels()) : ConstTensorView(),
                                  .y = target.tensor(),
                                  .x_hat = x_hat != nullptr ? &x_hat->spectra : nullptr};
-  const Execution run = Runtime::get().execution(threads);
-  compute([&] { plan.plan().forward(run, bindings); });
+  const CallThreads run(threads);
+  compute([&] { plan.plan().forward(run.execution(), bindings); });
   if (x_hat != nullptr) x_hat->keep(source);
   return object;
 }
@@ -168,16 +168,16 @@ nb::tuple backward(const Plan& plan, nb::handle x, nb::handle dy, nb::handle w, 
       .dw = want_dw ? dw_array.tensor() : TensorView(),
       .dbias = want_dbias ? dbias_array.channels() : TensorView(),
   };
-  const Execution run = Runtime::get().execution(threads);
-  compute([&] { plan.plan().backward(run, bindings); });
+  const CallThreads run(threads);
+  compute([&] { plan.plan().backward(run.execution(), bindings); });
   return nb::make_tuple(dx, dw, dbias);
 }
 
 PreparedWeights prepare(const Plan& plan, nb::handle w, int threads) {
   const Array weights = plan.input("w", w, 5, 5);
-  const Execution run = Runtime::get().execution(threads);
+  const CallThreads run(threads);
   PreparedWeights prepared;
-  compute([&] { prepared = plan.plan().prepare(run, weights.tensor()); });
+  compute([&] { prepared = plan.plan().prepare(run.execution(), weights.tensor()); });
   return prepared;
 }
 

@@ -24,7 +24,16 @@ void require_threads(int threads) {
 
 /// Schedulers by number of threads. They are made once, and live until the process ends. There is no lock, because a
 /// child of fork() may find any lock held.
-constinit std::array<std::atomic<Scheduler*>, most_threads + 1> schedulers{};
+using Schedulers = std::array<std::atomic<Scheduler*>, most_threads + 1>;
+constinit Schedulers schedulers{}, team_schedulers{};
+
+Scheduler& made_once(std::atomic<Scheduler*>& place, int threads, const SchedulerOptions& options) {
+  Scheduler* there = place.load(std::memory_order_acquire);
+  if (there != nullptr) return *there;
+  auto made = std::make_unique<Scheduler>(threads, options);
+  if (!place.compare_exchange_strong(there, made.get(), std::memory_order_acq_rel)) return *there;
+  return *made.release();
+}
 
 std::atomic<int> running{0};
 std::atomic<bool> closed{false};
@@ -76,15 +85,22 @@ int Runtime::exchange_thread_local(int threads) {
   return std::exchange(threads_here, threads);
 }
 
-Scheduler& Runtime::scheduler(int threads) {
+int Runtime::checked(int threads) const {
   require_threads(threads);
-  auto& place = schedulers[static_cast<std::size_t>(threads > 0 ? threads : this->threads())];
-  Scheduler* there = place.load(std::memory_order_acquire);
-  if (there != nullptr) return *there;
-  auto made = std::make_unique<Scheduler>(static_cast<int>(&place - schedulers.data()),
-                                          SchedulerOptions{.change_affinity = false});
-  if (!place.compare_exchange_strong(there, made.get(), std::memory_order_acq_rel)) return *there;
-  return *made.release();
+  return threads > 0 ? threads : this->threads();
 }
+
+Scheduler& Runtime::scheduler(int threads) {
+  const int count = checked(threads);
+  return made_once(schedulers[static_cast<std::size_t>(count)], count, {.change_affinity = false});
+}
+
+Scheduler& Runtime::team_scheduler(int threads) {
+  const int count = checked(threads);
+  return made_once(team_schedulers[static_cast<std::size_t>(count)], count, {.helpers = &OpenMpTeam::instance()});
+}
+
+CallThreads::CallThreads(int threads)
+    : scheduler_(team_ ? Runtime::get().team_scheduler(threads) : Runtime::get().scheduler(threads)) {}
 
 }  // namespace convolume::python

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "python/bindings/openmp_team.hpp"
 #include <nanobind/nanobind.h>
 
 #include "convolume/memory.hpp"
@@ -45,7 +46,8 @@ class Runtime {
   /// Returns the scheduler with so many threads; 0 means threads(). Schedulers are made once and kept. They change no
   /// affinity masks, because other packages, such as OpenCV, use the same threads of TBB.
   Scheduler& scheduler(int threads);
-  Execution execution(int threads) { return {scheduler(threads), &memory_}; }
+  /// Returns the scheduler whose helpers are the team of OpenMP. The caller has to have the team.
+  Scheduler& team_scheduler(int threads);
 
   /// Return and set the threads of calls that name none: of this thread of Python if it has set a number, otherwise of
   /// the process. set_threads(0) returns to one per physical core. Throw InvalidArgument for negative numbers.
@@ -62,10 +64,25 @@ class Runtime {
  private:
   Runtime() = default;
 
+  int checked(int threads) const;
+
   SlabResource memory_;
   std::atomic<int> threads_{0};          // 0: default_
   mutable std::atomic<int> default_{0};  // default_threads(), once it is known
   Counters counters_;
+};
+
+/// The threads and the memory of a call, for the lifetime of this object: the team of OpenMP if there is one and it is
+/// free, otherwise threads of TBB.
+class CallThreads {
+ public:
+  /// 0 means Runtime::threads(). Throws InvalidArgument for negative numbers.
+  explicit CallThreads(int threads);
+  Execution execution() const { return {scheduler_, &Runtime::get().memory()}; }
+
+ private:
+  OpenMpTeam::Use team_;
+  Scheduler& scheduler_;
 };
 
 }  // namespace convolume::python

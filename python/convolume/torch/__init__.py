@@ -10,7 +10,10 @@ layers of a model use them.
 >>> model(torch.zeros(1, 4, 8, 8, 8)).shape
 torch.Size([1, 8, 8, 8, 8])
 """
+from . import _threads
 from ._convolution import conv3d, conv_transpose3d
 from ._replace import Report, Row, freeze, replace_conv3d, restore_conv3d
+
+_threads.use_team_of_pytorch()
 
 __all__ = ["Report", "Row", "conv3d", "conv_transpose3d", "freeze", "replace_conv3d", "restore_conv3d"]

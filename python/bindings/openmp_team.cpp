@@ -1,0 +1,39 @@
+#include "python/bindings/openmp_team.hpp"
+
+namespace convolume::python {
+
+OpenMpTeam& OpenMpTeam::instance() {
+  static OpenMpTeam& team = *new OpenMpTeam;  // never destroyed: schedulers use it until the process ends
+  return team;
+}
+
+void OpenMpTeam::set_functions(std::uintptr_t parallel, std::uintptr_t thread_number) noexcept {
+  thread_number_ = reinterpret_cast<ThreadNumber>(thread_number);
+  parallel_ = reinterpret_cast<Parallel>(thread_number != 0 ? parallel : 0);
+}
+
+void OpenMpTeam::together(int threads, const std::function<void(int)>& job) noexcept {
+  struct Region {
+    const std::function<void(int)>& job;
+    ThreadNumber number;
+  } region{job, thread_number_};
+  const auto body = [](void* data) {
+    const auto& [work, number] = *static_cast<Region*>(data);
+    work(number());
+  };
+  const Parallel parallel = parallel_;
+  if (parallel == nullptr) return job(0);
+  parallel(body, &region, static_cast<unsigned>(threads), 0);
+}
+
+OpenMpTeam::Use::Use() {
+  OpenMpTeam& team = instance();
+  // acquire: the schedulers of the team see what the caller before did.
+  held_ = team.parallel_.load() != nullptr && !team.used_.exchange(true, std::memory_order_acquire);
+}
+
+OpenMpTeam::Use::~Use() {
+  if (held_) instance().used_.store(false, std::memory_order_release);
+}
+
+}  // namespace convolume::python
