@@ -31,8 +31,12 @@ def seconds_of(call, repeat):
     return (time.perf_counter() - begin) / repeat
 
 
-def take_turns(calls, rounds, least_seconds=2e-3):
-    """Returns {name: seconds in each round}. In a round every call runs once, or as often as fills `least_seconds`."""
+def take_turns(calls, rounds, least_seconds=2e-3, rest=0):
+    """Returns {name: seconds in each round}. In a round every call runs once, or as often as fills `least_seconds`.
+
+    Before a call is timed, all threads rest for `rest` seconds, because those of another library may still wait
+    actively.
+    """
     repeats = {}
     for name, call in calls.items():
         call()
@@ -41,6 +45,7 @@ def take_turns(calls, rounds, least_seconds=2e-3):
     for turn in range(rounds):
         names = list(calls) if turn % 2 == 0 else list(calls)[::-1]
         for name in names:
+            time.sleep(rest)
             found[name].append(seconds_of(calls[name], repeats[name]))
     return found
 

@@ -181,8 +181,8 @@ class HighRes3DNet(nn.Module):
 
 
 class MedNeXtBlock(nn.Module):
-    """A block of MedNeXt: a depthwise convolution, group norm of single channels, an expansion with GELU, a compression,
-    and a shortcut. `way` is "same", "down" (stride 2) or "up" (transposed, stride 2)."""
+    """A block of MedNeXt: a depthwise convolution, group norm of single channels, an expansion with GELU, a
+    compression, and a shortcut. `way` is "same", "down" (stride 2) or "up" (transposed, stride 2)."""
 
     def __init__(self, channels: int, width: int, kernel: int, expansion: int, way: str = "same") -> None:
         super().__init__()

@@ -69,10 +69,9 @@ SAME = {
     "unet group": generated("unet", width=6, depth=2, norm="group", groups=4, residual=True, dropout=0.5,
                             activation="leaky_relu", slope=0.1),
     "unet instance": generated("unet", width=4, depth=2, norm="instance", upsampling="nearest", convs=1),
-    "unet layer": generated("unet", width=4, depth=2, norm="layer", convs=3, kernel="[{ size = [1, 3, 3] }]",
-                            pool="[{ size = [1, 2, 2] }]"),
-    "unet": generated("unet", width=4, depth=3, kernel="[{ size = [1, 5, 5] }, { size = 3 }]",
-                      pool="[{ size = [1, 2, 2] }, { size = 2 }]", residual=True),
+    "unet layer": generated("unet", width=4, depth=2, norm="layer", convs=1, kernel="[{ size = [1, 3, 3] }]"),
+    "unet": generated("unet", width=2, depth=3, convs=1, kernel="[{ size = [1, 5, 5] }, { size = 3 }]",
+                      pool="[{ size = [1, 2, 2] }, { size = 2 }]"),
 }
 
 # Nets whose output is smaller. No node of them looks at all voxels, so patches do not matter.
@@ -209,7 +208,7 @@ def test_loading_draws_no_random_numbers(trained):
 @pytest.mark.parametrize(("name", "patch"), [("demo", [4, 12, 12]), ("hippocampus", [8, 8, 8]),
                                              ("unet_isotropic", [8, 8, 8]), ("unet_anisotropic", [2, 8, 8])])
 def test_nets_of_the_zoo_are_those_that_are_trained(name, patch, tmp_path):
-    overrides = [f"input.patch={patch}", "generator.width=2", 'training.best=""']
+    overrides = [f"input.patch={patch}", "generator.width=2", "generator.convs=1", 'training.best=""']
     net = ours.net_from_toml(ZOO / f"{name}.toml", overrides)
     assert net.training and net.title == name and list(net.patch) == patch
     image = RNG.standard_normal(patch).astype("float32")
