@@ -4,7 +4,8 @@
     python python/examples/torch_models.py
 
 All read (N, channels, Z, Y, X) and return logits (N, classes, Z, Y, X). Extents are multiples of 2 ** (levels - 1).
-Default sizes are those of the papers. Smaller `width`, `levels` and so on make small nets of the same kind.
+V-Net, HighRes3DNet and MedNeXt have the sizes of their papers as defaults. Smaller `width`, `levels` and so on make
+small nets of the same kind.
 """
 from __future__ import annotations
 

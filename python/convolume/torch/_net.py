@@ -39,12 +39,12 @@ class _Shape(NamedTuple):
     jump: Place = (1.0, 1.0, 1.0)
 
     def windowed(self, span: Extent, stride: Extent, before: Extent) -> _Shape:
-        """Returns what windows of `span` voxels make of it. `before` is the padding."""
+        """Returns the shape that windows of `span` voxels make of this one. `before` is the padding."""
         origin = _place(o + ((s - 1) / 2 - b) * j for o, j, s, b in zip(self.origin, self.jump, span, before))
         return _Shape(self.channels, origin, _place(j * s for j, s in zip(self.jump, stride)))
 
     def spread(self, span: Extent, stride: Extent, before: Extent) -> _Shape:
-        """Returns what a transposed convolution makes of it."""
+        """Returns the shape that a transposed convolution makes of this one."""
         jump = _place(j / s for j, s in zip(self.jump, stride))
         return _Shape(self.channels, _place(o - ((s - 1) / 2 - b) * j for o, j, s, b
                                             in zip(self.origin, jump, span, before)), jump)
@@ -300,7 +300,7 @@ class Net(nn.Module):
         entry = root.table("input")
         self.in_channels, self.patch = entry.integer("channels", 1, 1), entry.extent("patch", 1)
         entry.finish()
-        # What trains a net is for `convolume train`.
+        # These tables are for `convolume train`.
         self.loss = root.table("loss").text("kind", "binary_cross_entropy", _LOSSES)
         root.table("optimizer"), root.table("training")
         if root.has("generator") == root.has("node"):
