@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/wisdom.hpp"
+#include "convolume/wisdom.hpp"
 #include "fft/aligned_buffer.hpp"
 #include "fft/plan_impl.hpp"
 

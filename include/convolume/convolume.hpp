@@ -21,3 +21,4 @@
 #include "convolume/streamed.hpp"
 #include "convolume/tensor.hpp"
 #include "convolume/version.hpp"
+#include "convolume/wisdom.hpp"

@@ -104,26 +104,29 @@ Array& Array::operator=(Array&& other) noexcept {
 
 index_t Array::stride(int axis) const noexcept { return buffer_.strides[axis] / buffer_.itemsize; }
 
-TensorView Array::tensor() const {
-  const int missing = 5 - axes();
-  Shape5 shape;
-  std::array<index_t, 5> stride{};
+TensorView tensor_at(void* data, DataType type, const Shape5& shape, std::span<const index_t> stride) {
+  const std::array<index_t, 5> extents{shape.n, shape.c, shape.extent.z, shape.extent.y, shape.extent.x};
+  const std::size_t missing = extents.size() - stride.size();
+  std::array<index_t, 5> all{};
   index_t dense = 1;
-  for (int axis = 4; axis >= 0; --axis) {
-    const int own = axis - missing;
-    const index_t extent = own < 0 ? 1 : this->extent(own);
-    if (axis == 0) {
-      shape.n = extent;
-    } else if (axis == 1) {
-      shape.c = extent;
-    } else {
-      shape.extent[axis - 2] = extent;
-    }
-    // NumPy gives axes of length 1 any stride.
-    stride[static_cast<std::size_t>(axis)] = own < 0 || extent <= 1 ? dense : this->stride(own);
-    dense = std::max(dense, std::abs(stride[static_cast<std::size_t>(axis)]) * std::max<index_t>(1, extent));
+  for (std::size_t axis = extents.size(); axis-- > 0;) {
+    // NumPy and PyTorch give axes of length 1 any stride.
+    all[axis] = axis < missing || extents[axis] <= 1 ? dense : stride[axis - missing];
+    dense = std::max(dense, std::abs(all[axis]) * std::max<index_t>(1, extents[axis]));
   }
-  return {Address<void>(buffer_.buf), type_, shape, stride};
+  return {Address<void>(data), type, shape, all};
+}
+
+TensorView Array::tensor() const {
+  Shape5 shape{1, 1, {1, 1, 1}};
+  std::array<index_t, 5> strides{};
+  const auto last = static_cast<std::size_t>(axes());
+  for (int axis = 0; axis < axes(); ++axis) strides[static_cast<std::size_t>(axis)] = stride(axis);
+  const int missing = 5 - axes();
+  shape.n = missing > 0 ? 1 : extent(0);
+  shape.c = extent(1 - missing);
+  shape.extent = {extent(2 - missing), extent(3 - missing), extent(4 - missing)};
+  return tensor_at(buffer_.buf, type_, shape, std::span(strides).first(last));
 }
 
 TensorView Array::channels() const {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,10 @@ class Array {
   const char* name_ = "";
   DataType type_ = DataType::f32;
 };
+
+/// Returns a tensor whose elements lie at `data`. Strides are in elements, of as many axes as the array has: 5, or 4
+/// without N, whose extent is then 1. Axes of length 1 may have any stride.
+TensorView tensor_at(void* data, DataType type, const Shape5& shape, std::span<const index_t> stride);
 
 /// Throws InvalidArgument if an output overlaps one of the inputs.
 void require_disjoint(const Array& output, std::initializer_list<const Array*> inputs);

@@ -5,14 +5,17 @@
 #include "python/bindings/runtime.hpp"
 #include "python/bindings/transforms.hpp"
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "convolume/cpu.hpp"
 #include "convolume/machine.hpp"
 #include "convolume/version.hpp"
+#include "convolume/wisdom.hpp"
 
 namespace nb = nanobind;
+using convolume::WisdomStore;
 using convolume::python::Computation;
 using convolume::python::OpenMpTeam;
 using convolume::python::Runtime;
@@ -32,6 +35,22 @@ NB_MODULE(_core, m) {
   m.def("simd_target", convolume::simd_target);
   m.def("available_simd_targets", convolume::available_simd_targets);
   m.def("machine_row", [] { return convolume::machine_model().row; });
+  m.def("machine_rates", [] {
+    const convolume::MachineModel& machine = convolume::machine_model();
+    nb::dict rates;
+    rates["cores"] = machine.cores;
+    rates["gflops_per_core"] = machine.gflops_per_core;
+    return rates;
+  });
+  m.def(
+      "find_wisdom", [](const std::string& key) { return WisdomStore(WisdomStore::default_path()).find(key); },
+      nb::arg("key"));
+  m.def(
+      "store_wisdom",
+      [](const std::string& key, const std::string& value) {
+        WisdomStore(WisdomStore::default_path()).store(key, value);
+      },
+      nb::arg("key"), nb::arg("value"));
   m.def("cpu_name", convolume::cpu_name);
   m.def("tasking_version", convolume::tasking_version);
   m.def("threads", [] { return Runtime::get().threads(); });

@@ -1,12 +1,15 @@
 #include "python/bindings/plan.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "python/bindings/runtime.hpp"
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -173,6 +176,51 @@ nb::tuple backward(const Plan& plan, nb::handle x, nb::handle dy, nb::handle w, 
   return nb::make_tuple(dx, dw, dbias);
 }
 
+/// A tensor of another library: its address, and its strides in elements, as tensor_at() takes them. Whoever passes it
+/// answers for its shape, its type, and rows that are contiguous along X. A result has only an address, and is dense;
+/// 0 means that it is not wanted.
+using Located = std::pair<std::uintptr_t, std::vector<index_t>>;
+
+TensorView located(const Plan& plan, const Located& tensor, const Shape5& shape) {
+  return tensor_at(reinterpret_cast<void*>(tensor.first), plan.problem().type, shape, tensor.second);
+}
+
+TensorView dense(const Plan& plan, std::uintptr_t address, const Shape5& shape) {
+  if (address == 0) return {};
+  return {Address<void>(reinterpret_cast<void*>(address)), plan.problem().type, shape};
+}
+
+PassWeights weights_at(const Plan& plan, nb::handle w) {
+  if (nb::isinstance<PreparedWeights>(w)) return *nb::cast<const PreparedWeights*>(w);
+  return ConstTensorView(located(plan, nb::cast<Located>(w), plan.problem().w_shape()));
+}
+
+Shape5 channels_of(const Plan& plan) { return {1, plan.problem().out_channels, {1, 1, 1}}; }
+
+void forward_at(const Plan& plan, const Located& x, nb::handle w, std::uintptr_t bias, std::uintptr_t y,
+                KeptSpectra* x_hat, int threads) {
+  const ForwardBindings bindings{.x = located(plan, x, plan.problem().x_shape()),
+                                 .w = weights_at(plan, w),
+                                 .bias = dense(plan, bias, channels_of(plan)),
+                                 .y = dense(plan, y, plan.problem().y_shape()),
+                                 .x_hat = x_hat != nullptr ? &x_hat->spectra : nullptr};
+  const CallThreads run(threads);
+  compute([&] { plan.plan().forward(run.execution(), bindings); });
+}
+
+void backward_at(const Plan& plan, const Located& x, const Located& dy, const Located& w, const KeptSpectra* x_hat,
+                 std::uintptr_t dx, std::uintptr_t dw, std::uintptr_t dbias, int threads) {
+  const BackwardBindings bindings{.x = located(plan, x, plan.problem().x_shape()),
+                                  .dy = located(plan, dy, plan.problem().y_shape()),
+                                  .w = ConstTensorView(located(plan, w, plan.problem().w_shape())),
+                                  .x_hat = x_hat != nullptr ? &x_hat->spectra : nullptr,
+                                  .dx = dense(plan, dx, plan.problem().x_shape()),
+                                  .dw = dense(plan, dw, plan.problem().w_shape()),
+                                  .dbias = dense(plan, dbias, channels_of(plan))};
+  const CallThreads run(threads);
+  compute([&] { plan.plan().backward(run.execution(), bindings); });
+}
+
 PreparedWeights prepare(const Plan& plan, nb::handle w, int threads) {
   const Array weights = plan.input("w", w, 5, 5);
   const CallThreads run(threads);
@@ -245,6 +293,10 @@ void add_plans(nb::module_& m) {
            nb::arg("x_hat").none(), nb::arg("threads"))
       .def("backward", backward, nb::arg("x").none(), nb::arg("dy"), nb::arg("w"), nb::arg("y").none(),
            nb::arg("x_hat").none(), nb::arg("want_dx"), nb::arg("want_dw"), nb::arg("want_dbias"), nb::arg("threads"))
+      .def("forward_at", forward_at, nb::arg("x"), nb::arg("w"), nb::arg("bias"), nb::arg("y"), nb::arg("x_hat").none(),
+           nb::arg("threads"))
+      .def("backward_at", backward_at, nb::arg("x"), nb::arg("dy"), nb::arg("w"), nb::arg("x_hat").none(),
+           nb::arg("dx"), nb::arg("dw"), nb::arg("dbias"), nb::arg("threads"))
       .def("prepare", prepare, nb::arg("w"), nb::arg("threads"))
       .def("spectra",
            [](const Plan& plan) { return KeptSpectra{.spectra = plan.plan().input_spectra(&Runtime::get().memory())}; })

@@ -18,6 +18,7 @@ class Kept(Generic[_T]):
 
     def __init__(self) -> None:
         self._values: dict[Hashable, _T] = {}
+        self.hits = 0
         self._lock = threading.RLock()  # a destructor or a signal handler may call the package meanwhile
         _all.add(self)
 
@@ -29,6 +30,7 @@ class Kept(Generic[_T]):
         found = self._values.get(key)
         if found is not None:
             with self._lock:
+                self.hits += 1
                 if self._values.pop(key, None) is not None:
                     self._values[key] = found  # a dict has its keys in the order in which they came
         return found

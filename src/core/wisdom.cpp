@@ -1,4 +1,4 @@
-#include "core/wisdom.hpp"
+#include "convolume/wisdom.hpp"
 
 #include <cerrno>
 #include <cstdlib>

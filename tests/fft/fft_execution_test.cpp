@@ -7,7 +7,7 @@
 #include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 
-#include "core/wisdom.hpp"
+#include "convolume/wisdom.hpp"
 #include "tests/fft/fft_harness.hpp"
 
 using namespace convolume;

@@ -2,108 +2,84 @@
 """conv3d() and conv_transpose3d() of tensors, as functions that autograd knows."""
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .. import _core
-from .._convolution import ConvPlan, hashable
-from .._kept import Kept
+from . import _policy, _threads
+from ._policy import Decision
+from ._problem import Geometry, Ints, Options, Problem, geometry_of
 
-Ints = int | Sequence[int]
+_threads.use_team_of_pytorch()
 
 _CLASSES = (Tensor, torch.nn.Parameter)
-# What is left to PyTorch: no engine serves it, or it cannot be, which PyTorch says in its own words.
-REFUSALS = (_core.Unsupported, _core.InvalidArgument, _core.ShapeMismatch)
-_TYPES = {torch.float32: "float32", torch.float64: "float64"}
+_TYPES = (torch.float32, torch.float64)
+# Results of so many bytes lie in memory that the package keeps. New pages of the system would take longer to write than
+# most convolutions need.
+_KEPT_BYTES = 1 << 20
 
 
-class Geometry(NamedTuple):
-    """What a convolution is besides its tensors. Three numbers are along Z, Y, X. Padding is before and behind."""
-
-    stride: tuple[int, int, int]
-    padding: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
-    dilation: tuple[int, int, int]
-    groups: int
-    transposed: bool = False
-    output_padding: tuple[int, int, int] = (0, 0, 0)
+def _with_rows(tensor: Tensor) -> Tensor:
+    """Returns the tensor, or a copy whose rows are contiguous along X."""
+    return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
-class Options(NamedTuple):
-    """How convolutions are computed."""
-
-    policy: str = "always"  # which of them are ours: "always", all that are served
-    memory_budget: int | None = None  # bytes of spectra that may live from forward to backward; None: no limit
+def _located(tensor: Tensor) -> tuple[int, tuple[int, ...]]:
+    return tensor.data_ptr(), tensor.stride()
 
 
-_plans: Kept[_core.Plan] = Kept()
+def _empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    if math.prod(shape) * dtype.itemsize >= _KEPT_BYTES:
+        return torch.from_numpy(_core.empty(shape, dtype is torch.float32, False))
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
-def _plan_budget(options: Options) -> int:
-    """Returns the budget of a plan, in which 0 means no limit."""
-    return 0 if options.memory_budget is None else max(options.memory_budget, 1)
-
-
-def _plan_for(x: Tensor, w: Tensor, bias: bool, geometry: Geometry, want: tuple[str, ...],
-              options: Options) -> _core.Plan:
-    key = (x.shape, w.shape, x.dtype, bias, geometry, want, options.memory_budget)
-    found = _plans.get(key)
-    if found is None:
-        found = ConvPlan(tuple(x.shape), tuple(w.shape), dtype=_TYPES[x.dtype], stride=geometry.stride,
-                         padding=geometry.padding, dilation=geometry.dilation, groups=geometry.groups, bias=bias,
-                         transposed=geometry.transposed, output_padding=geometry.output_padding, want=want,
-                         memory_budget=_plan_budget(options))._plan  # noqa: SLF001
-        _plans.add(key, found)
-    return found
-
-
-def _array(tensor: Tensor) -> Any:
-    return tensor.detach().numpy()
-
-
-def _y_like(plan: _core.Plan, x: Tensor) -> Tensor:
+def run_forward(plan: _core.Plan, x: Tensor, w: Tensor | _core.PreparedWeights, bias: Tensor | None,
+                x_hat: _core.Spectra | None = None) -> Tensor:
+    """Returns y. Rows of x are contiguous."""
     shape = plan.y_shape
-    return torch.empty(shape if x.dim() == 5 else shape[1:], dtype=x.dtype)
-
-
-def run_forward(plan: _core.Plan, x: Tensor, w: Any, bias: Tensor | None, x_hat: _core.Spectra | None = None) -> Tensor:
-    """Returns y. `w` is an array or prepared weights."""
-    y = _y_like(plan, x)
-    plan.forward(_array(x), w, None if bias is None else _array(bias), y.numpy(), x_hat, torch.get_num_threads())
+    y = _empty(shape if x.dim() == 5 else shape[1:], x.dtype)
+    if isinstance(w, Tensor):
+        w = _with_rows(w)  # lives until the end of the call
+    if bias is not None:
+        bias = bias.contiguous()
+    plan.forward_at(_located(x), _located(w) if isinstance(w, Tensor) else w, 0 if bias is None else bias.data_ptr(),
+                    y.data_ptr(), x_hat, torch.get_num_threads())
     return y
 
 
 class _Convolution(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, options: Options) -> Tensor:
-        want = tuple(name for name, wanted in zip(("dx", "dw"), ctx.needs_input_grad) if wanted)
-        plan = _plan_for(x, w, bias is not None, geometry, want, options)
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, plan: _core.Plan, geometry: Geometry) -> Tensor:
         # The spectra of x serve the gradient of the weights.
-        ctx.x_hat = plan.spectra() if "dw" in want else None
-        ctx.x_at = (x.data_ptr(), x.stride())
-        y = run_forward(plan, x, _array(w), bias, ctx.x_hat)
-        ctx.plan, ctx.geometry, ctx.has_bias = plan, geometry, bias is not None
+        ctx.x_hat = plan.spectra() if ctx.needs_input_grad[1] else None
+        ctx.x_at = _located(x)
+        y = run_forward(plan, x, w, bias, ctx.x_hat)
+        ctx.plan, ctx.geometry = plan, geometry
         ctx.save_for_backward(x, w)
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         x, w = ctx.saved_tensors
-        mask = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.has_bias and ctx.needs_input_grad[2])
+        mask = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():  # second derivatives are wanted
             return (*_differentiable_backward(dy, x, w, ctx.geometry, mask), None, None)
+        x_at = _located(x)
         # torch.utils.checkpoint computes x again, and then the spectra belong to another tensor.
-        x_hat = ctx.x_hat if ctx.x_at == (x.data_ptr(), x.stride()) else None
-        dx, dw, dbias = ctx.plan.backward(_array(x), _array(dy), _array(w), None, x_hat, *mask, torch.get_num_threads())
-        return _tensor(dx), _tensor(dw), _tensor(dbias), None, None
-
-
-def _tensor(array: Any) -> Tensor | None:
-    return None if array is None else torch.from_numpy(array)
+        x_hat = ctx.x_hat if ctx.x_at == x_at else None
+        dx = _empty(x.shape, x.dtype) if mask[0] else None
+        dw = _empty(w.shape, x.dtype) if mask[1] else None
+        dbias = torch.empty(ctx.plan.y_shape[1], dtype=x.dtype, device="cpu") if mask[2] else None
+        dy, w = _with_rows(dy), _with_rows(w)
+        addresses = [0 if one is None else one.data_ptr() for one in (dx, dw, dbias)]
+        ctx.plan.backward_at(x_at, _located(dy), _located(w), x_hat, *addresses, torch.get_num_threads())
+        return dx, dw, dbias, None, None
 
 
 def _differentiable_backward(dy: Tensor, x: Tensor, w: Tensor, g: Geometry,
@@ -127,50 +103,6 @@ def _differentiable_backward(dy: Tensor, x: Tensor, w: Tensor, g: Geometry,
     return dx, dw, dbias
 
 
-def _three(value: Ints) -> tuple[int, int, int] | None:
-    """Returns three numbers, or None if there are others."""
-    if isinstance(value, int):
-        return (value, value, value)
-    numbers = tuple(value)
-    if len(numbers) == 1:
-        numbers *= 3
-    return numbers if len(numbers) == 3 else None
-
-
-def _same(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Returns the padding that keeps the extents. The larger half is behind, as in PyTorch."""
-    total = [d * (k - 1) for k, d in zip(kernel, dilation)]
-    return tuple((one // 2, one - one // 2) for one in total)
-
-
-def geometry_of(w: Tensor, stride: Ints, padding: Ints | str, dilation: Ints, groups: int, transposed: bool = False,
-                output_padding: Ints = 0) -> Geometry | None:
-    """Returns the geometry, or None if the arguments are not those of a convolution: PyTorch then says why."""
-    try:
-        return _geometry(w.shape, stride, padding, dilation, groups, transposed, output_padding)
-    except TypeError:  # lists are not hashable
-        return _geometry(w.shape, *map(hashable, (stride, padding, dilation)), groups, transposed,
-                         hashable(output_padding))
-
-
-@functools.lru_cache(maxsize=1024)
-def _geometry(w: torch.Size, stride: Any, padding: Any, dilation: Any, groups: int, transposed: bool,
-              output_padding: Any) -> Geometry | None:
-    steps, gaps, more = _three(stride), _three(dilation), _three(output_padding)
-    if len(w) != 5 or steps is None or gaps is None or more is None or groups < 1:
-        return None
-    if isinstance(padding, str):
-        if padding not in ("same", "valid") or transposed or (padding == "same" and steps != (1, 1, 1)):
-            return None
-        pairs: Any = _same(w[2:], gaps) if padding == "same" else ((0, 0),) * 3
-    else:
-        three = _three(padding)
-        if three is None or min(three) < 0:
-            return None
-        pairs = tuple((one, one) for one in three)
-    return Geometry(steps, pairs, gaps, groups, transposed, more)
-
-
 def serves(x: Any, w: Any, bias: Any) -> bool:
     """Returns whether these are tensors that the package computes with: dense floats of CPUs, of one type.
 
@@ -189,26 +121,42 @@ def serves(x: Any, w: Any, bias: Any) -> bool:
     return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg())
 
 
-def convolve(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, options: Options) -> Tensor:
-    """Convolves tensors that serves() accepts. The result has the memory format that PyTorch's would have."""
-    channels_last = x.dim() == 5 and _is_channels_last(x, w)
-    if x.stride(-1) != 1 and x.shape[-1] > 1:
-        x = x.contiguous()  # once, and not in each pass
-    wanted = torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or
-                                          (bias is not None and bias.requires_grad))
-    if wanted:
-        y: Tensor = _Convolution.apply(x, w, bias, geometry, options)  # type: ignore[no-untyped-call]
+def decision_for(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, options: Options) -> Decision:
+    """Returns who computes a convolution of tensors that serves() accepts."""
+    want: tuple[str, ...] = ()
+    if torch.is_grad_enabled():
+        if x.requires_grad:
+            want = ("dx", "dw") if w.requires_grad else ("dx",)
+        elif w.requires_grad:
+            want = ("dw",)
+    biases = 0 if bias is None else bias.shape[0]
+    return _policy.decide(Problem(x.shape, w.shape, x.dtype, biases, geometry, want, is_channels_last(x, w)), options)
+
+
+def convolve(decision: Decision, x: Tensor, w: Tensor | _core.PreparedWeights, bias: Tensor | None, geometry: Geometry,
+             channels_last: bool, dtype: torch.dtype | None = None) -> Tensor:
+    """Convolves by the plan of a decision. The result has the memory format that PyTorch's would have, and this type;
+    None: that of x."""
+    assert decision.plan is not None
+    x = _with_rows(x)  # once, and not in each pass
+    if isinstance(w, Tensor) and torch.is_grad_enabled() and (
+            x.requires_grad or w.requires_grad or (bias is not None and bias.requires_grad)):
+        y: Tensor = _Convolution.apply(x, w, bias, decision.plan, geometry)  # type: ignore[no-untyped-call]
     else:
-        y = run_forward(_plan_for(x, w, bias is not None, geometry, (), options), x, _array(w), bias)
-    return y.contiguous(memory_format=torch.channels_last_3d) if channels_last else y
+        y = run_forward(decision.plan, x, w, bias)
+    if channels_last:
+        y = y.contiguous(memory_format=torch.channels_last_3d)
+    return y if dtype is None else y.to(dtype)
 
 
-def _is_channels_last(x: Tensor, w: Tensor) -> bool:
+def is_channels_last(x: Tensor, w: Tensor) -> bool:
     """Returns whether PyTorch's result would be in channels_last_3d."""
+    if x.dim() == 4 or (x.is_contiguous() and w.is_contiguous()):
+        return False
     return any(one.is_contiguous(memory_format=torch.channels_last_3d) and not one.is_contiguous() for one in (x, w))
 
 
-def _autocast(x: Any, w: Any, bias: Any) -> tuple[Any, Any, Any, torch.dtype | None]:
+def autocast(x: Any, w: Any, bias: Any) -> tuple[Any, Any, Any, torch.dtype | None]:
     """Returns the tensors in float32, and the type of the result, if autocast is on."""
     if not torch.is_autocast_enabled("cpu"):
         return x, w, bias, None
@@ -219,6 +167,16 @@ def _autocast(x: Any, w: Any, bias: Any) -> tuple[Any, Any, Any, torch.dtype | N
     return x.float(), w.float(), None if bias is None else bias.float(), torch.get_autocast_dtype("cpu")
 
 
+def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype: torch.dtype | None,
+            options: Options) -> Tensor | None:
+    """Convolves tensors that serves() accepts, and returns a result of this type. None means that PyTorch has to
+    compute it: no engine serves it, or the policy says so."""
+    decision = decision_for(x, w, bias, geometry, options)
+    if decision.plan is None:
+        return None
+    return convolve(decision, x, w, bias, geometry, is_channels_last(x, w), dtype)
+
+
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints | str = 0,
            dilation: Ints = 1, groups: int = 1) -> Tensor:
     """As torch.nn.functional.conv3d. What the package does not serve is computed by PyTorch: other types and devices,
@@ -226,41 +184,21 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: In
 
     Under autocast it is computed in float32, and returned in the type that autocast was given.
     """
-    x, w, b, dtype = _autocast(input, weight, bias)
+    x, w, b, dtype = autocast(input, weight, bias)
     geometry = geometry_of(w, stride, padding, dilation, groups) if serves(x, w, b) else None
-    if geometry is None:
+    y = None if geometry is None else compute(x, w, b, geometry, dtype, Options())
+    if y is None:
         return F.conv3d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[arg-type]
-    return compute(x, w, b, geometry, dtype, Options())
+    return y
 
 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints = 0,
                      output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1) -> Tensor:
     """As torch.nn.functional.conv_transpose3d; see conv3d()."""
-    x, w, b, dtype = _autocast(input, weight, bias)
+    x, w, b, dtype = autocast(input, weight, bias)
     geometry = geometry_of(w, stride, padding, dilation, groups, True, output_padding) if serves(x, w, b) else None
-    if geometry is None:
+    y = None if geometry is None else compute(x, w, b, geometry, dtype, Options())
+    if y is None:
         return F.conv_transpose3d(input, weight, bias, stride, padding,  # type: ignore[arg-type]
                                   output_padding, groups, dilation)  # type: ignore[arg-type]
-    return compute(x, w, b, geometry, dtype, Options())
-
-
-def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype: torch.dtype | None,
-            options: Options) -> Tensor:
-    """Convolves, and returns a result of this type; None: that of x. PyTorch computes what no engine serves."""
-    try:
-        y = convolve(x, w, bias, geometry, options)
-    except REFUSALS:
-        # PyTorch has its own message for what cannot be, and computes the rest.
-        return _by_pytorch(x, w, bias, geometry, dtype)
-    return y if dtype is None else y.to(dtype)
-
-
-def _by_pytorch(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry, dtype: torch.dtype | None) -> Tensor:
-    with torch.autocast("cpu", enabled=False):
-        if g.transposed:
-            y = F.conv_transpose3d(x, w, bias, g.stride, [one for one, _ in g.padding], g.output_padding, g.groups,
-                                   g.dilation)
-        else:
-            y = F.conv3d(F.pad(x, [one for pair in reversed(g.padding) for one in pair]), w, bias, g.stride, 0, g.dilation,
-                         g.groups)
-    return y if dtype is None else y.to(dtype)
+    return y

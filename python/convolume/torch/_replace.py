@@ -13,74 +13,129 @@ from torch import Tensor, nn
 from .. import _core
 from .._kept import Kept
 from . import _convolution
-from ._convolution import Geometry, Options
+from ._policy import Decision
+from ._problem import Geometry, Options, checked_options, geometry_of
 
 Where = Callable[[str, nn.Module], bool]
 
 
 class Row(NamedTuple):
-    """What became of a layer."""
+    """What became of a layer, for one shape of its input."""
 
     name: str
     layer: str  # Conv3d or ConvTranspose3d, with its channels and its kernel
     replaced: bool
     reason: str
+    x_shape: tuple[int, ...] | None = None  # None until its first call
+    training: bool = False  # whether gradients were wanted
+    ours_ms: float | None = None  # of a call with its gradients, expected or measured; None if nothing was compared
+    torch_ms: float | None = None
 
 
-class Report(NamedTuple):
-    """The convolutions of a model. str() makes a table."""
+class Report:
+    """The convolutions of a model. str() makes a table.
 
-    rows: list[Row]
+    A policy decides when it sees the shape of an input, so `rows` says more after the first pass.
+    """
+
+    def __init__(self, layers: list[tuple[str, str, str, weakref.ref[nn.Module]]]) -> None:
+        self._layers = layers  # name, text, reason against it, layer
+
+    @property
+    def rows(self) -> list[Row]:
+        """A row for each layer and shape of its input, in the order of the model."""
+        return [row for name, text, against, layer in self._layers for row in _rows(name, text, against, layer())]
 
     def __str__(self) -> str:
-        cells = [("layer", "convolution", "", "reason")]
-        cells += [(row.name, row.layer, "replaced" if row.replaced else "kept", row.reason) for row in self.rows]
-        widths = [max(len(row[column]) for row in cells) for column in range(4)]
+        rows = self.rows
+        cells = [("layer", "convolution", "input", "", "ours", "PyTorch", "reason")]
+        for row in rows:
+            shape = "" if row.x_shape is None else "x".join(map(str, row.x_shape)) + ("" if row.training else ", inference")
+            cells.append((row.name, row.layer, shape, "replaced" if row.replaced else "kept", _milliseconds(row.ours_ms),
+                          _milliseconds(row.torch_ms), row.reason))
+        widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells)
 
 
+def _milliseconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g} ms"
+
+
+def _rows(name: str, text: str, against: str, layer: nn.Module | None) -> list[Row]:
+    state = None if layer is None else _state(layer)
+    if state is None:
+        return [Row(name, text, False, against or "it was restored")]
+    if not state.seen:
+        return [Row(name, text, True, "decided at its first call")]
+    return [Row(name, text, one.plan is not None, one.reason, shape, training, *(None if seconds is None else seconds * 1e3
+                                                                            for seconds in (one.ours, one.theirs)))
+            for (shape, training), one in state.seen.items()]
+
+
+class _State:
+    """What a replaced layer has besides: its options, the decisions for its inputs, and its promise."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.seen: dict[tuple[tuple[int, ...], bool], Decision] = {}
+        self.last: Decision | None = None
+        self.frozen: _Frozen | None = None
+
+    def note(self, decision: Decision, x: Tensor) -> None:
+        """Remembers a decision for the report, if it is not that of the last call."""
+        if decision is not self.last:
+            self.last = decision
+            while len(self.seen) >= Kept.MOST:
+                self.seen.pop(next(iter(self.seen)), None)
+            self.seen[tuple(x.shape), decision.training] = decision
+
+
 class _Frozen:
-    """The prepared weights of a layer whose weights do not change, by shape of its input."""
+    """The prepared weights of a layer whose weights do not change, by decision for the shape of its input."""
 
     def __init__(self, weights: int | None) -> None:
-        self.plans: Kept[tuple[_core.Plan, _core.PreparedWeights]] = Kept()
+        self.weights: Kept[_core.PreparedWeights] = Kept()
         self.hash = weights
 
 
-# Not attributes of the layers, because a copy of a layer has other weights.
-_frozen: weakref.WeakKeyDictionary[nn.Module, _Frozen] = weakref.WeakKeyDictionary()
-_options: weakref.WeakKeyDictionary[nn.Module, Options] = weakref.WeakKeyDictionary()
 _checks_weights = os.environ.get("CONVOLUME_CHECK_WEIGHTS") == "1"
+# The name of the state among the attributes of a layer. Copies and pickles have the options of it only.
+_STATE = "_convolume"
+
+
+def _state(layer: nn.Module) -> _State | None:
+    return layer.__dict__.get(_STATE)
 
 
 def _hash(w: Tensor) -> int:
     return hash(w.detach().contiguous().numpy().tobytes())
 
 
-def _by_prepared(layer: nn.Module, frozen: _Frozen, x: Tensor, w: Tensor, bias: Tensor | None,
-                 geometry: Geometry) -> Tensor:
+def _prepared(layer: nn.Module, frozen: _Frozen, decision: Decision, w: Tensor) -> _core.PreparedWeights:
     if _checks_weights and frozen.hash != _hash(w):
         raise _core.StaleCache(f"the weights of a frozen layer ({_text(layer)}) have changed; freeze the model again")
-    key = (x.shape, x.dtype, geometry)
-    found = frozen.plans.get(key)
+    found = frozen.weights.get(decision)
     if found is None:
-        plan = _convolution._plan_for(x, w, bias is not None, geometry, (), Options())  # noqa: SLF001
-        found = plan, plan.prepare(w.detach().numpy(), torch.get_num_threads())
-        frozen.plans.add(key, found)
-    return _convolution.run_forward(found[0], x, found[1], bias)
+        assert decision.plan is not None
+        found = decision.plan.prepare(w.detach().numpy(), torch.get_num_threads())
+        frozen.weights.add(decision, found)
+    return found
 
 
-def _convolve(layer: nn.Module, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
-    """Convolves for a layer: with prepared weights if it is frozen and no gradient is wanted."""
-    frozen = _frozen.get(layer)
-    wants = torch.is_grad_enabled() and (x.requires_grad or w.requires_grad)
-    if frozen is None or wants or torch.is_autocast_enabled("cpu"):
-        x, w, bias, dtype = _convolution._autocast(x, w, bias)  # noqa: SLF001
-        return _convolution.compute(x, w, bias, geometry, dtype, _options.get(layer, Options()))
-    try:
-        return _by_prepared(layer, frozen, x, w, bias, geometry)
-    except _convolution.REFUSALS:
-        return _convolution.compute(x, w, bias, geometry, None, Options())
+def _convolve(layer: nn.Module, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry,
+              dtype: torch.dtype | None) -> Tensor | None:
+    """Convolves for a layer: with prepared weights if it is frozen and no gradient is wanted. None: PyTorch has to."""
+    state = _state(layer)
+    assert state is not None
+    decision = _convolution.decision_for(x, w, bias, geometry, state.options)
+    state.note(decision, x)
+    if decision.plan is None:
+        return None
+    channels_last = _convolution.is_channels_last(x, w)
+    if state.frozen is not None and not decision.training and dtype is None:
+        prepared = _prepared(layer, state.frozen, decision, w)
+        return _convolution.convolve(decision, x, prepared, bias, geometry, channels_last)
+    return _convolution.convolve(decision, x, w, bias, geometry, channels_last, dtype)
 
 
 class _Replaced:
@@ -90,37 +145,38 @@ class _Replaced:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Classes are made when layers are replaced, so a pickle names the class that was replaced.
-        return _new_layer, (self.original,), self.__dict__
+        attributes = {name: value for name, value in self.__dict__.items() if name != _STATE}
+        state: _State = self.__dict__[_STATE]
+        return _new_layer, (self.original, *state.options), attributes
 
 
 class _Conv3d(_Replaced):
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         layer: Any = self
-        x, w, b, _ = _convolution._autocast(input, weight, bias)  # noqa: SLF001
-        if layer.padding_mode == "zeros" and _convolution.serves(x, w, b):
-            geometry = _convolution.geometry_of(w, layer.stride, layer.padding, layer.dilation, layer.groups)
-            if geometry is not None:
-                return _convolve(layer, input, weight, bias, geometry)
-        if layer.padding_mode == "zeros" or not _convolution.serves(x, w, b):
-            return super()._conv_forward(input, weight, bias)  # type: ignore[misc,no-any-return]
-        # The same names of padding as those of torch.nn.functional.pad.
-        around = nn.functional.pad(input, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)  # noqa: SLF001
-        geometry = _convolution.geometry_of(w, layer.stride, 0, layer.dilation, layer.groups)
-        assert geometry is not None
-        return _convolve(layer, around, weight, bias, geometry)
+        y = None
+        x, w, b, dtype = _convolution.autocast(input, weight, bias)
+        if _convolution.serves(x, w, b):
+            padding = layer.padding
+            if layer.padding_mode != "zeros":
+                # The same names of padding as those of torch.nn.functional.pad.
+                x = nn.functional.pad(x, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)  # noqa: SLF001
+                padding = 0
+            geometry = geometry_of(w, layer.stride, padding, layer.dilation, layer.groups)
+            y = None if geometry is None else _convolve(layer, x, w, b, geometry, dtype)
+        return super()._conv_forward(input, weight, bias) if y is None else y  # type: ignore[misc,no-any-return]
 
 
 class _ConvTranspose3d(_Replaced):
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         layer: Any = self
-        x, w, b, _ = _convolution._autocast(input, layer.weight, layer.bias)  # noqa: SLF001
-        if layer.padding_mode != "zeros" or not _convolution.serves(x, w, b):
-            return super().forward(input, output_size)  # type: ignore[misc,no-any-return]
-        more = layer._output_padding(input, output_size, layer.stride, layer.padding, layer.kernel_size, 3,  # noqa: SLF001
-                                     layer.dilation)
-        geometry = _convolution.geometry_of(w, layer.stride, layer.padding, layer.dilation, layer.groups, True, more)
-        assert geometry is not None
-        return _convolve(layer, input, layer.weight, layer.bias, geometry)
+        y = None
+        x, w, b, dtype = _convolution.autocast(input, layer.weight, layer.bias)
+        if layer.padding_mode == "zeros" and _convolution.serves(x, w, b):
+            more = layer._output_padding(input, output_size, layer.stride, layer.padding, layer.kernel_size, 3,  # noqa: SLF001
+                                         layer.dilation)
+            geometry = geometry_of(w, layer.stride, layer.padding, layer.dilation, layer.groups, True, more)
+            y = None if geometry is None else _convolve(layer, x, w, b, geometry, dtype)
+        return super().forward(input, output_size) if y is None else y  # type: ignore[misc,no-any-return]
 
 
 _classes: dict[type[nn.Module], type[nn.Module]] = {}
@@ -138,9 +194,11 @@ def _class_for(original: type[nn.Module]) -> type[nn.Module]:
     return found
 
 
-def _new_layer(original: type[nn.Module]) -> nn.Module:
+def _new_layer(original: type[nn.Module], policy: str, memory_budget: int | None) -> nn.Module:
     made: Any = _class_for(original)
-    return made.__new__(made)  # type: ignore[no-any-return]
+    layer: nn.Module = made.__new__(made)
+    layer.__dict__[_STATE] = _State(Options(policy, memory_budget))
+    return layer
 
 
 def _reason_against(layer: nn.Module) -> str:
@@ -164,36 +222,39 @@ def _layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(name, layer) for name, layer in model.named_modules() if isinstance(layer, (nn.Conv3d, nn.ConvTranspose3d))]
 
 
-def replace_conv3d(model: nn.Module, where: Where | None = None, *, memory_budget: int | None = None) -> Report:
+def replace_conv3d(model: nn.Module, where: Where | None = None, policy: str = "fastest",
+                   memory_budget: int | None = None) -> Report:
     """Makes the Conv3d and ConvTranspose3d layers of a model use the package, and returns what became of each.
 
     Only the class of a layer changes: modules, parameters, hooks and state_dict stay. `where(name, layer)` chooses
-    layers. `memory_budget` limits the bytes of spectra that a layer keeps from forward to backward. Replacing twice is
-    the same as once. A model that is pickled while it is replaced needs this package when it is loaded.
+    layers. `policy` says which calls of them the package computes, and PyTorch the others: "fastest", those that are
+    expected to be faster by models that read neither the clock nor the number of threads; "tuned", those that were
+    measured to be faster, once for each problem and number of threads; "always", all that are served. `memory_budget`
+    limits the bytes of spectra that a layer keeps from forward to backward; None means no limit. Replacing again changes
+    the options. A model that is pickled while it is replaced needs this package when it is loaded.
+
+    Raises ValueError for other policies, and for a negative budget.
     """
-    rows = []
+    options = checked_options(policy, memory_budget)
+    layers = []
     for name, layer in _layers(model):
-        reason = ""
-        if isinstance(layer, _Replaced):
-            reason = "it was replaced before"
-        elif where is not None and not where(name, layer):
-            rows.append(Row(name, _text(layer), False, "where() left it out"))
-            continue
-        elif against := _reason_against(layer):
-            rows.append(Row(name, _text(layer), False, against))
-            continue
-        else:
-            layer.__class__ = _class_for(type(layer))
-        _options[layer] = Options(memory_budget=memory_budget)
-        rows.append(Row(name, _text(layer), True, reason))
-    return Report(rows)
+        against, text = "", _text(layer)
+        if where is not None and not where(name, layer):
+            against = "where() left it out"
+        elif not isinstance(layer, _Replaced):
+            against = _reason_against(layer)
+            if not against:
+                layer.__class__ = _class_for(type(layer))
+        if not against:
+            layer.__dict__[_STATE] = _State(options)
+        layers.append((name, text, against, weakref.ref(layer)))
+    return Report(layers)
 
 
 def restore_conv3d(model: nn.Module) -> None:
     """Undoes replace_conv3d() and freeze()."""
     for _, layer in _layers(model):
-        _frozen.pop(layer, None)
-        _options.pop(layer, None)
+        layer.__dict__.pop(_STATE, None)
         if type(layer) in _classes.values():
             layer.__class__ = type(layer).original  # type: ignore[attr-defined]
 
@@ -205,6 +266,7 @@ def freeze(model: nn.Module) -> None:
     StaleCache. restore_conv3d(), or freeze() again, ends the promise.
     """
     for _, layer in _layers(model):
-        if isinstance(layer, _Replaced):
-            weight: Any = layer.weight  # type: ignore[attr-defined]
-            _frozen[layer] = _Frozen(_hash(weight) if _checks_weights else None)
+        state = _state(layer)
+        if state is not None:
+            weight: Any = layer.weight
+            state.frozen = _Frozen(_hash(weight) if _checks_weights else None)

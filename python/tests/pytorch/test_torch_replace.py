@@ -48,13 +48,13 @@ X = torch.randn(2, 2, 8, 8, 8, generator=torch.Generator().manual_seed(3))
 def test_a_replaced_model_computes_the_same_and_is_restored_exactly():
     plain, replaced = model(), model()
     names, parameters = list(replaced.state_dict()), list(replaced.parameters())
-    report = ours.replace_conv3d(replaced)
+    report = ours.replace_conv3d(replaced, policy="always")
     assert [row.replaced for row in report.rows] == [True] * 5 and "Conv3d 2 to 4, 3x3x3" in str(report)
     assert list(replaced.state_dict()) == names
     assert all(one is other for one, other in zip(replaced.parameters(), parameters))
     assert all(isinstance(layer, (nn.Conv3d, nn.ConvTranspose3d)) for layer in (replaced[0], replaced[5]))
     torch.testing.assert_close(replaced(X), plain(X), rtol=1e-4, atol=1e-5)
-    again = ours.replace_conv3d(replaced)
+    again = ours.replace_conv3d(replaced, policy="always")
     assert len(again.rows) == 5 and type(replaced[0]).__mro__[2] is not type(replaced[0])
     replaced.load_state_dict(model(1).state_dict())
     torch.testing.assert_close(replaced(X), model(1)(X), rtol=1e-4, atol=1e-5)
@@ -64,7 +64,7 @@ def test_a_replaced_model_computes_the_same_and_is_restored_exactly():
 
 def test_the_package_computes_and_pytorch_does_not(monkeypatch):
     replaced = model()
-    ours.replace_conv3d(replaced)
+    ours.replace_conv3d(replaced, policy="always")
     monkeypatch.setattr(torch, "conv3d", None)
     for name in ("conv3d", "conv_transpose3d"):
         monkeypatch.setattr(nn.functional, name, None)
@@ -77,7 +77,7 @@ def test_the_package_computes_and_pytorch_does_not(monkeypatch):
 def test_copies_pickles_and_hooks_survive():
     replaced, seen = model(), []
     replaced[0].register_forward_hook(lambda *_: seen.append(1))
-    ours.replace_conv3d(replaced)
+    ours.replace_conv3d(replaced, policy="always")
     wanted = replaced(X)
     copied = copy.deepcopy(replaced)
     file = io.BytesIO()
@@ -105,7 +105,7 @@ def test_layers_that_are_reached_twice_and_subclasses():
     mixed = Mixed()
     x = torch.randn(1, 4, 6, 6, 6)
     wanted = mixed(x)
-    report = ours.replace_conv3d(mixed)
+    report = ours.replace_conv3d(mixed, policy="always")
     assert [(row.name, row.replaced) for row in report.rows] == [("twice.conv", True), ("own", False), ("named", True)]
     assert "OwnForward has its own forward()" in report.rows[1].reason
     assert mixed.twice.conv is mixed.twice.all_modules[0] and isinstance(mixed.named, OwnName)
@@ -128,7 +128,7 @@ def test_all_padding_modes_work(mode):
     x = torch.randn(1, 4, 6, 6, 6, requires_grad=True)
     wanted = layer(x)
     gradient = torch.autograd.grad(wanted.sum(), x)[0]
-    ours.replace_conv3d(layer)
+    ours.replace_conv3d(layer, policy="always")
     torch.testing.assert_close(layer(x), wanted, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(torch.autograd.grad(layer(x).sum(), x)[0], gradient, rtol=1e-4, atol=1e-4)
 
@@ -137,7 +137,7 @@ def test_output_size_of_transposed_convolutions():
     layer = nn.ConvTranspose3d(4, 4, 3, stride=2, padding=1)
     x = torch.randn(1, 4, 5, 5, 5)
     wanted = layer(x, output_size=(10, 10, 9))
-    ours.replace_conv3d(layer)
+    ours.replace_conv3d(layer, policy="always")
     torch.testing.assert_close(layer(x, output_size=(10, 10, 9)), wanted, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="output size"):
         layer(x, output_size=(20, 20, 20))
@@ -148,13 +148,13 @@ def test_weight_norm_and_parametrizations():
     norm = nn.utils.parametrizations.weight_norm(nn.Conv3d(4, 4, 3))
     x = torch.randn(1, 4, 6, 6, 6)
     wanted = norm(x)
-    ours.replace_conv3d(norm)
+    ours.replace_conv3d(norm, policy="always")
     torch.testing.assert_close(norm(x), wanted, rtol=1e-4, atol=1e-5)
     norm(x).sum().backward()
     assert norm.parametrizations.weight.original0.grad is not None
     later = nn.Conv3d(4, 4, 3)
     wanted = later(x)
-    ours.replace_conv3d(later)
+    ours.replace_conv3d(later, policy="always")
     nn.utils.parametrizations.weight_norm(later)
     torch.testing.assert_close(later(x), wanted, rtol=1e-4, atol=1e-5)
 
@@ -165,7 +165,7 @@ def test_twenty_steps_of_adam_are_those_of_pytorch(dtype, tolerance):
     for replace in (False, True):
         net = model().to(dtype)
         if replace:
-            ours.replace_conv3d(net)
+            ours.replace_conv3d(net, policy="always")
         optimizer = torch.optim.Adam(net.parameters(), 1e-3)
         x, target = X.to(dtype), X[:, :1].to(dtype) > 0
         for _ in range(20):
@@ -183,7 +183,7 @@ def test_a_memory_budget_leaves_out_spectra_and_changes_nothing_else():
     x = torch.randn(1, 16, 16, 16, 16)
     layer(x).square().sum().backward()
     wanted = layer.weight.grad.clone()
-    ours.replace_conv3d(layer, memory_budget=1)
+    ours.replace_conv3d(layer, policy="always", memory_budget=1)
     layer.weight.grad = None
     layer(x).square().sum().backward()
     torch.testing.assert_close(layer.weight.grad, wanted, rtol=1e-3, atol=1e-3)
@@ -192,7 +192,7 @@ def test_a_memory_budget_leaves_out_spectra_and_changes_nothing_else():
 def test_a_frozen_model_computes_the_same_until_it_is_trained():
     net = model()
     wanted = net(X)
-    ours.replace_conv3d(net)
+    ours.replace_conv3d(net, policy="always")
     ours.freeze(net)
     with torch.no_grad():
         first = net(X)
@@ -214,7 +214,7 @@ def test_a_changed_weight_of_a_frozen_layer_is_found_if_the_environment_asks_for
     code = """
 import torch, convolume, convolume.torch as ours
 layer = torch.nn.Conv3d(4, 4, 3)
-ours.replace_conv3d(layer); ours.freeze(layer)
+ours.replace_conv3d(layer, policy="always"); ours.freeze(layer)
 x = torch.zeros(1, 4, 5, 5, 5)
 with torch.no_grad():
     layer(x)
@@ -233,7 +233,7 @@ with torch.no_grad():
 def test_graphs_that_are_traced_or_exported_are_ordinary_convolutions(tmp_path):
     net = model().eval()
     wanted = net(X)
-    ours.replace_conv3d(net)
+    ours.replace_conv3d(net, policy="always")
     traced = torch.jit.trace(net, X)
     symbolic = torch.fx.symbolic_trace(net)
     exported = torch.export.export(net, (X,))
@@ -254,5 +254,5 @@ def test_graphs_that_are_traced_or_exported_are_ordinary_convolutions(tmp_path):
 def test_a_compiled_model_is_right():
     net = model().eval()
     wanted = net(X)
-    ours.replace_conv3d(net)
+    ours.replace_conv3d(net, policy="always")
     torch.testing.assert_close(torch.compile(net, backend="eager")(X), wanted, rtol=1e-4, atol=1e-5)

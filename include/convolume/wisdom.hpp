@@ -6,12 +6,14 @@
 #include <optional>
 #include <string>
 
+#include "convolume/version.hpp"
+
 namespace convolume {
 
 /// Key-value text in one file. Thread-safe. A lock file and an atomic rename protect it between processes, so that a
 /// reader sees an old or a new store, never a partial one. The store influences only plans that ask for measured
 /// choices.
-class WisdomStore {
+class CONVOLUME_API WisdomStore {
  public:
   /// Opens the store; a missing file is an empty store. Throws FormatError if the file is not a wisdom store.
   explicit WisdomStore(std::filesystem::path file);

@@ -1,0 +1,84 @@
+# mypy: disable-error-code="import-not-found"
+"""Which convolutions the package computes, and by which plan."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .. import _core
+from .._convolution import ConvPlan
+from .._kept import Kept
+from . import _torch_cost
+from ._problem import Options, Problem
+
+# What is left to PyTorch: no engine serves it, or it cannot be, which PyTorch says in its own words.
+_REFUSALS = (_core.Unsupported, _core.InvalidArgument, _core.ShapeMismatch)
+_TYPES = {torch.float32: "float32", torch.float64: "float64"}
+
+# Seconds of a call, and of its backward pass, beside the plan; and what a plan takes over its estimate.
+_CALL, _BACKWARD_CALL, _PLAN_SHARE = 60e-6, 120e-6, 1.15
+# A convolution is ours if it is expected to be at least so many times as fast.
+_MARGIN = 1.1
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """Who computes a convolution."""
+
+    plan: _core.Plan | None  # None: PyTorch
+    reason: str
+    ours: float | None = None  # seconds of a call with its gradients, expected or measured
+    theirs: float | None = None
+    training: bool = False  # whether gradients were wanted
+
+
+_decisions: Kept[Decision] = Kept()
+
+
+def decide(problem: Problem, options: Options) -> Decision:
+    """Returns who computes a convolution. Decisions are kept. Thread-safe."""
+    # Measured times depend on the threads.
+    key = (problem, options, torch.get_num_threads() if options.policy == "tuned" else 0)
+    found = _decisions.get(key)
+    if found is None:
+        found = _decided(problem, options)
+        _decisions.add(key, found)
+    return found
+
+
+def _plan_of(problem: Problem, options: Options) -> _core.Plan:
+    g = problem.geometry
+    # In the budget of a plan, 0 means no limit.
+    budget = 0 if options.memory_budget is None else max(options.memory_budget, 1)
+    return ConvPlan(tuple(problem.x_shape), tuple(problem.w_shape), dtype=_TYPES[problem.dtype], stride=g.stride,
+                    padding=g.padding, dilation=g.dilation, groups=g.groups, bias=problem.bias > 0, transposed=g.transposed,
+                    output_padding=g.output_padding, want=problem.want, memory_budget=budget)._plan  # noqa: SLF001
+
+
+def _decided(problem: Problem, options: Options) -> Decision:
+    training = bool(problem.want)
+    try:
+        plan = _plan_of(problem, options)
+    except _REFUSALS as error:
+        return Decision(None, f"not served: {error}", training=training)
+    if problem.bias not in (0, plan.y_shape[1]):
+        return Decision(None, f"not served: bias has {problem.bias} values for {plan.y_shape[1]} channels",
+                        training=training)
+    if options.policy == "tuned":
+        from ._tuned import measured_seconds
+        ours, theirs, how = *measured_seconds(problem, plan), "measured"
+        faster = ours < theirs
+    else:
+        ours, theirs, how = _expected(problem, plan), _torch_cost.seconds_of_torch(problem, plan.y_shape), "expected"
+        faster = ours * _MARGIN < theirs
+    if options.policy == "always":
+        return Decision(plan, "always", ours, theirs, training)
+    if faster:
+        return Decision(plan, f"{how} to be faster", ours, theirs, training)
+    return Decision(None, f"{how} to be {'no' if theirs <= ours else 'hardly'} faster", ours, theirs, training)
+
+
+def _expected(problem: Problem, plan: _core.Plan) -> float:
+    seconds: float = plan.seconds / _core.machine_rates()["cores"] * _PLAN_SHARE
+    return seconds + _CALL + (_BACKWARD_CALL if problem.want else 0)
