@@ -12,7 +12,6 @@ from torch import Tensor
 
 from .. import _core
 from . import _policy, _threads
-from ._policy import Decision
 from ._problem import Geometry, Ints, Options, Problem, geometry_of
 
 _threads.use_team_of_pytorch()
@@ -33,17 +32,18 @@ def _located(tensor: Tensor) -> tuple[int, tuple[int, ...]]:
     return tensor.data_ptr(), tensor.stride()
 
 
-def _empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    if math.prod(shape) * dtype.itemsize >= _KEPT_BYTES:
-        return torch.from_numpy(_core.empty(shape, dtype is torch.float32, False))
-    return torch.empty(shape, dtype=dtype, device="cpu")
+def _empty(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Returns a contiguous tensor of the type of another one."""
+    if math.prod(shape) * like.itemsize >= _KEPT_BYTES:
+        return torch.from_numpy(_core.empty(shape, like.dtype is torch.float32, False))
+    return like.new_empty(shape)
 
 
 def run_forward(plan: _core.Plan, x: Tensor, w: Tensor | _core.PreparedWeights, bias: Tensor | None,
                 x_hat: _core.Spectra | None = None) -> Tensor:
     """Returns y. Rows of x are contiguous."""
     shape = plan.y_shape
-    y = _empty(shape if x.dim() == 5 else shape[1:], x.dtype)
+    y = _empty(shape if x.dim() == 5 else shape[1:], x)
     if isinstance(w, Tensor):
         w = _with_rows(w)  # lives until the end of the call
     if bias is not None:
@@ -73,9 +73,9 @@ class _Convolution(torch.autograd.Function):
         x_at = _located(x)
         # torch.utils.checkpoint computes x again, and then the spectra belong to another tensor.
         x_hat = ctx.x_hat if ctx.x_at == x_at else None
-        dx = _empty(x.shape, x.dtype) if mask[0] else None
-        dw = _empty(w.shape, x.dtype) if mask[1] else None
-        dbias = torch.empty(ctx.plan.y_shape[1], dtype=x.dtype, device="cpu") if mask[2] else None
+        dx = _empty(x.shape, x) if mask[0] else None
+        dw = _empty(w.shape, x) if mask[1] else None
+        dbias = x.new_empty(ctx.plan.y_shape[1]) if mask[2] else None
         dy, w = _with_rows(dy), _with_rows(w)
         addresses = [0 if one is None else one.data_ptr() for one in (dx, dw, dbias)]
         ctx.plan.backward_at(x_at, _located(dy), _located(w), x_hat, *addresses, torch.get_num_threads())
@@ -110,46 +110,45 @@ def serves(x: Any, w: Any, bias: Any) -> bool:
     """
     if type(x) not in _CLASSES or type(w) not in _CLASSES:
         return False
-    if x.dtype not in _TYPES or w.dtype != x.dtype or x.device.type != "cpu" or w.device.type != "cpu":
+    if x.dtype not in _TYPES or w.dtype is not x.dtype or not x.is_cpu or not w.is_cpu:
         return False
     if x.layout is not torch.strided or w.layout is not torch.strided or x.dim() not in (4, 5) or x.numel() == 0:
         return False
-    if bias is not None and (type(bias) not in _CLASSES or bias.dtype != x.dtype or bias.dim() != 1
-                             or bias.device.type != "cpu"):
+    if bias is not None and (type(bias) not in _CLASSES or bias.dtype is not x.dtype or bias.dim() != 1
+                             or not bias.is_cpu):
         return False
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
     return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg())
 
 
-def decision_for(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, options: Options) -> Decision:
-    """Returns who computes a convolution of tensors that serves() accepts."""
+def problem_of(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Problem:
+    """Returns the problem of tensors that serves() accepts."""
     want: tuple[str, ...] = ()
     if torch.is_grad_enabled():
         if x.requires_grad:
             want = ("dx", "dw") if w.requires_grad else ("dx",)
         elif w.requires_grad:
             want = ("dw",)
-    biases = 0 if bias is None else bias.shape[0]
-    return _policy.decide(Problem(x.shape, w.shape, x.dtype, biases, geometry, want, is_channels_last(x, w)), options)
+    return Problem(x.shape, w.shape, x.dtype, 0 if bias is None else bias.shape[0], geometry, want,
+                   _is_channels_last(x, w))
 
 
-def convolve(decision: Decision, x: Tensor, w: Tensor | _core.PreparedWeights, bias: Tensor | None, geometry: Geometry,
-             channels_last: bool, dtype: torch.dtype | None = None) -> Tensor:
-    """Convolves by the plan of a decision. The result has the memory format that PyTorch's would have, and this type;
-    None: that of x."""
-    assert decision.plan is not None
+def convolve(plan: _core.Plan, problem: Problem, x: Tensor, w: Tensor | _core.PreparedWeights, bias: Tensor | None,
+             dtype: torch.dtype | None = None) -> Tensor:
+    """Convolves by a plan. The result has the memory format that PyTorch's would have, and this type; None: that of x.
+    """
     x = _with_rows(x)  # once, and not in each pass
     if isinstance(w, Tensor) and torch.is_grad_enabled() and (
             x.requires_grad or w.requires_grad or (bias is not None and bias.requires_grad)):
-        y: Tensor = _Convolution.apply(x, w, bias, decision.plan, geometry)  # type: ignore[no-untyped-call]
+        y: Tensor = _Convolution.apply(x, w, bias, plan, problem.geometry)  # type: ignore[no-untyped-call]
     else:
-        y = run_forward(decision.plan, x, w, bias)
-    if channels_last:
+        y = run_forward(plan, x, w, bias)
+    if problem.channels_last:
         y = y.contiguous(memory_format=torch.channels_last_3d)
     return y if dtype is None else y.to(dtype)
 
 
-def is_channels_last(x: Tensor, w: Tensor) -> bool:
+def _is_channels_last(x: Tensor, w: Tensor) -> bool:
     """Returns whether PyTorch's result would be in channels_last_3d."""
     if x.dim() == 4 or (x.is_contiguous() and w.is_contiguous()):
         return False
@@ -171,10 +170,9 @@ def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype
             options: Options) -> Tensor | None:
     """Convolves tensors that serves() accepts, and returns a result of this type. None means that PyTorch has to
     compute it: no engine serves it, or the policy says so."""
-    decision = decision_for(x, w, bias, geometry, options)
-    if decision.plan is None:
-        return None
-    return convolve(decision, x, w, bias, geometry, is_channels_last(x, w), dtype)
+    problem = problem_of(x, w, bias, geometry)
+    plan = _policy.decide(problem, options).plan
+    return None if plan is None else convolve(plan, problem, x, w, bias, dtype)
 
 
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints | str = 0,

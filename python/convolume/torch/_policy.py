@@ -17,7 +17,7 @@ _REFUSALS = (_core.Unsupported, _core.InvalidArgument, _core.ShapeMismatch)
 _TYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 # Seconds of a call, and of its backward pass, beside the plan; and what a plan takes over its estimate.
-_CALL, _BACKWARD_CALL, _PLAN_SHARE = 60e-6, 120e-6, 1.15
+_CALL, _BACKWARD_CALL, _PLAN_SHARE = 60e-6, 230e-6, 1.15
 # A convolution is ours if it is expected to be at least so many times as fast.
 _MARGIN = 1.1
 
@@ -30,16 +30,19 @@ class Decision:
     reason: str
     ours: float | None = None  # seconds of a call with its gradients, expected or measured
     theirs: float | None = None
-    training: bool = False  # whether gradients were wanted
 
 
 _decisions: Kept[Decision] = Kept()
 
 
+def threads_for(options: Options) -> int:
+    """Returns the threads for which a decision is valid: measured times depend on them. 0 means any number."""
+    return torch.get_num_threads() if options.policy == "tuned" else 0
+
+
 def decide(problem: Problem, options: Options) -> Decision:
     """Returns who computes a convolution. Decisions are kept. Thread-safe."""
-    # Measured times depend on the threads.
-    key = (problem, options, torch.get_num_threads() if options.policy == "tuned" else 0)
+    key = (problem, options, threads_for(options))
     found = _decisions.get(key)
     if found is None:
         found = _decided(problem, options)
@@ -57,14 +60,12 @@ def _plan_of(problem: Problem, options: Options) -> _core.Plan:
 
 
 def _decided(problem: Problem, options: Options) -> Decision:
-    training = bool(problem.want)
     try:
         plan = _plan_of(problem, options)
     except _REFUSALS as error:
-        return Decision(None, f"not served: {error}", training=training)
+        return Decision(None, f"not served: {error}")
     if problem.bias not in (0, plan.y_shape[1]):
-        return Decision(None, f"not served: bias has {problem.bias} values for {plan.y_shape[1]} channels",
-                        training=training)
+        return Decision(None, f"not served: bias has {problem.bias} values for {plan.y_shape[1]} channels")
     if options.policy == "tuned":
         from ._tuned import measured_seconds
         ours, theirs, how = *measured_seconds(problem, plan), "measured"
@@ -73,10 +74,10 @@ def _decided(problem: Problem, options: Options) -> Decision:
         ours, theirs, how = _expected(problem, plan), _torch_cost.seconds_of_torch(problem, plan.y_shape), "expected"
         faster = ours * _MARGIN < theirs
     if options.policy == "always":
-        return Decision(plan, "always", ours, theirs, training)
+        return Decision(plan, "always", ours, theirs)
     if faster:
-        return Decision(plan, f"{how} to be faster", ours, theirs, training)
-    return Decision(None, f"{how} to be {'no' if theirs <= ours else 'hardly'} faster", ours, theirs, training)
+        return Decision(plan, f"{how} to be faster", ours, theirs)
+    return Decision(None, f"{how} to be {'no' if theirs <= ours else 'hardly'} faster", ours, theirs)
 
 
 def _expected(problem: Problem, plan: _core.Plan) -> float:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from .. import _core
 from .._kept import Kept
-from . import _convolution
+from . import _convolution, _policy
 from ._policy import Decision
-from ._problem import Geometry, Options, checked_options, geometry_of
+from ._problem import Geometry, Options, Problem, checked_options, geometry_of
 
 Where = Callable[[str, nn.Module], bool]
 
@@ -77,17 +77,20 @@ class _State:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.seen: dict[tuple[tuple[int, ...], bool], Decision] = {}
-        self.last: Decision | None = None
+        self.seen: dict[tuple[tuple[int, ...], bool], Decision] = {}  # by shape, and whether gradients were wanted
         self.frozen: _Frozen | None = None
+        self._last: tuple[Problem | None, int, Decision | None] = (None, 0, None)
 
-    def note(self, decision: Decision, x: Tensor) -> None:
-        """Remembers a decision for the report, if it is not that of the last call."""
-        if decision is not self.last:
-            self.last = decision
+    def decide(self, problem: Problem) -> Decision:
+        """Returns who computes a problem, and remembers it for the report."""
+        last, threads, decision = self._last
+        if decision is None or problem != last or threads != _policy.threads_for(self.options):
+            decision = _policy.decide(problem, self.options)
+            self._last = problem, _policy.threads_for(self.options), decision
             while len(self.seen) >= Kept.MOST:
                 self.seen.pop(next(iter(self.seen)), None)
-            self.seen[tuple(x.shape), decision.training] = decision
+            self.seen[tuple(problem.x_shape), bool(problem.want)] = decision
+        return decision
 
 
 class _Frozen:
@@ -111,14 +114,13 @@ def _hash(w: Tensor) -> int:
     return hash(w.detach().contiguous().numpy().tobytes())
 
 
-def _prepared(layer: nn.Module, frozen: _Frozen, decision: Decision, w: Tensor) -> _core.PreparedWeights:
+def _prepared(layer: nn.Module, frozen: _Frozen, plan: _core.Plan, w: Tensor) -> _core.PreparedWeights:
     if _checks_weights and frozen.hash != _hash(w):
         raise _core.StaleCache(f"the weights of a frozen layer ({_text(layer)}) have changed; freeze the model again")
-    found = frozen.weights.get(decision)
+    found = frozen.weights.get(plan)
     if found is None:
-        assert decision.plan is not None
-        found = decision.plan.prepare(w.detach().numpy(), torch.get_num_threads())
-        frozen.weights.add(decision, found)
+        found = plan.prepare(w.detach().numpy(), torch.get_num_threads())
+        frozen.weights.add(plan, found)
     return found
 
 
@@ -127,15 +129,14 @@ def _convolve(layer: nn.Module, x: Tensor, w: Tensor, bias: Tensor | None, geome
     """Convolves for a layer: with prepared weights if it is frozen and no gradient is wanted. None: PyTorch has to."""
     state = _state(layer)
     assert state is not None
-    decision = _convolution.decision_for(x, w, bias, geometry, state.options)
-    state.note(decision, x)
+    problem = _convolution.problem_of(x, w, bias, geometry)
+    decision = state.decide(problem)
     if decision.plan is None:
         return None
-    channels_last = _convolution.is_channels_last(x, w)
-    if state.frozen is not None and not decision.training and dtype is None:
-        prepared = _prepared(layer, state.frozen, decision, w)
-        return _convolution.convolve(decision, x, prepared, bias, geometry, channels_last)
-    return _convolution.convolve(decision, x, w, bias, geometry, channels_last, dtype)
+    if state.frozen is not None and not problem.want and dtype is None:
+        prepared = _prepared(layer, state.frozen, decision.plan, w)
+        return _convolution.convolve(decision.plan, problem, x, prepared, bias)
+    return _convolution.convolve(decision.plan, problem, x, w, bias, dtype)
 
 
 class _Replaced:

@@ -48,8 +48,7 @@ def _key(problem: Problem, plan: _core.Plan) -> str:
 
 def _measured(problem: Problem, plan: _core.Plan) -> tuple[float, float]:
     from . import _convolution
-    from ._policy import Decision
-    g, decision = problem.geometry, Decision(plan, "measured")
+    g = problem.geometry
     layout = torch.channels_last_3d if problem.channels_last else torch.contiguous_format
     generator = torch.Generator().manual_seed(0)
 
@@ -62,7 +61,7 @@ def _measured(problem: Problem, plan: _core.Plan) -> tuple[float, float]:
         bias = tensor(torch.Size(plan.y_shape[1:2]), False) if problem.bias > 0 else None
 
         def own() -> Tensor:
-            return _convolution.convolve(decision, x, w, bias, g, problem.channels_last)
+            return _convolution.convolve(plan, problem, x, w, bias)
 
         def theirs() -> Tensor:
             if g.transposed:
