@@ -18,7 +18,7 @@ class Kept(Generic[_T]):
 
     def __init__(self) -> None:
         self._values: dict[Hashable, _T] = {}
-        self.hits = 0
+        self.hits = 0  # calls of get() that found a value
         self._lock = threading.RLock()  # a destructor or a signal handler may call the package meanwhile
         _all.add(self)
 
@@ -35,6 +35,11 @@ class Kept(Generic[_T]):
                     self._values[key] = found  # a dict has its keys in the order in which they came
         return found
 
+    def hit(self) -> None:
+        """Counts a call that has found its value without get()."""
+        with self._lock:
+            self.hits += 1
+
     def add(self, key: Hashable, value: _T) -> None:
         with self._lock:
             self._values[key] = value
@@ -43,6 +48,11 @@ class Kept(Generic[_T]):
 
     def renew_lock(self) -> None:
         self._lock = threading.RLock()
+
+
+def hits() -> int:
+    """Returns the calls that found what they needed, of all that is kept."""
+    return sum(kept.hits for kept in _all)
 
 
 def _renew_locks() -> None:

@@ -3,7 +3,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from . import _convolution, _core
+from . import _convolution, _core, _kept
 
 
 # A child of fork() has no other threads, so nobody computes there.
@@ -28,10 +28,12 @@ def threads(number: int) -> Iterator[None]:
 def statistics() -> dict[str, int]:
     """Returns what the package has counted since it was imported.
 
-    `calls` of the library, `plans` that were made, `plans_kept` in the cache, `copies` of arrays whose rows were not
+    `calls` of the library, `plans` that were made, `plans_kept` for conv3d(), `plan_hits` of calls that
+    found theirs, `copies` of arrays whose rows were not
     contiguous and their `copied_bytes`, and bytes of results and scratch: `live_bytes`, `peak_bytes` and `held_bytes`.
     """
-    return {**_core.statistics(), "plans_kept": _convolution.plans_kept()}
+    return {**_core.statistics(), "plans_kept": _convolution.plans_kept(),
+            "plan_hits": _kept.hits()}
 
 
 def trim() -> int:

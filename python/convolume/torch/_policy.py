@@ -32,7 +32,7 @@ class Decision:
     theirs: float | None = None
 
 
-_decisions: Kept[Decision] = Kept()
+decisions: Kept[Decision] = Kept()
 
 
 def threads_for(options: Options) -> int:
@@ -43,10 +43,10 @@ def threads_for(options: Options) -> int:
 def decide(problem: Problem, options: Options) -> Decision:
     """Returns who computes a convolution. Decisions are kept. Thread-safe."""
     key = (problem, options, threads_for(options))
-    found = _decisions.get(key)
+    found = decisions.get(key)
     if found is None:
         found = _decided(problem, options)
-        _decisions.add(key, found)
+        decisions.add(key, found)
     return found
 
 

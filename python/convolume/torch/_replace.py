@@ -84,12 +84,14 @@ class _State:
     def decide(self, problem: Problem) -> Decision:
         """Returns who computes a problem, and remembers it for the report."""
         last, threads, decision = self._last
-        if decision is None or problem != last or threads != _policy.threads_for(self.options):
-            decision = _policy.decide(problem, self.options)
-            self._last = problem, _policy.threads_for(self.options), decision
-            while len(self.seen) >= Kept.MOST:
-                self.seen.pop(next(iter(self.seen)), None)
-            self.seen[tuple(problem.x_shape), bool(problem.want)] = decision
+        if decision is not None and problem == last and threads == _policy.threads_for(self.options):
+            _policy.decisions.hit()
+            return decision
+        decision = _policy.decide(problem, self.options)
+        self._last = problem, _policy.threads_for(self.options), decision
+        while len(self.seen) >= Kept.MOST:
+            self.seen.pop(next(iter(self.seen)), None)
+        self.seen[tuple(problem.x_shape), bool(problem.want)] = decision
         return decision
 
 

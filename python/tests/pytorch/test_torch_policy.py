@@ -1,0 +1,180 @@
+"""Policies: who computes a layer, the report about it, and what is kept."""
+import os
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import convolume  # noqa: E402
+import convolume.torch as ours  # noqa: E402
+from convolume.torch import _policy, _problem, _torch_cost, _tuned  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch, tmp_path):
+    """Forgets decisions, and has a wisdom store of its own."""
+    monkeypatch.setenv("CONVOLUME_WISDOM", str(tmp_path / "wisdom"))
+    monkeypatch.setattr(_policy, "decisions", type(_policy.decisions)())
+
+
+def small_and_large():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Conv3d(1, 16, 1), nn.Conv3d(16, 16, 5, padding=2, groups=16))
+
+
+def problem(x, w, want=(), dtype=torch.float32, stride=1, groups=1):
+    geometry = _problem.geometry_of(torch.empty(w), stride, [one // 2 for one in w[2:]], 1, groups)
+    return _problem.Problem(torch.Size(x), torch.Size(w), dtype, 0, geometry, want, False)
+
+
+@pytest.mark.parametrize(("arguments", "text"), [({"policy": "quickest"}, "fastest.*tuned.*always.*'quickest'"),
+                                                 ({"memory_budget": -1}, "memory_budget.*-1")])
+def test_wrong_options_are_named(arguments, text):
+    with pytest.raises(ValueError, match=text):
+        ours.replace_conv3d(small_and_large(), **arguments)
+
+
+def test_the_fastest_policy_takes_large_layers_and_leaves_tiny_ones():
+    model = small_and_large()
+    report = ours.replace_conv3d(model)
+    assert [(row.replaced, row.reason, row.x_shape) for row in report.rows] == [(True, "decided at its first call", None)] * 2
+    plain = small_and_large()
+    torch.testing.assert_close(model(torch.ones(1, 1, 1, 1, 1)), plain(torch.ones(1, 1, 1, 1, 1)))
+    x = torch.randn(1, 1, 24, 24, 24)
+    torch.testing.assert_close(model(x), plain(x), rtol=1e-4, atol=1e-5)
+    rows = {(row.name, row.x_shape[2]): row for row in report.rows}
+    assert not rows["0", 1].replaced and "expected to be no faster" in rows["0", 1].reason
+    assert rows["1", 24].replaced and rows["1", 24].reason == "expected to be faster"
+    for row in rows.values():
+        assert row.training and row.ours_ms > 0 and row.torch_ms > 0
+    assert rows["1", 24].ours_ms < rows["1", 24].torch_ms
+    assert "1x16x24x24x24" in str(report) and " ms" in str(report)
+    with torch.no_grad():
+        model(x)
+    assert any(not row.training for row in report.rows) and "inference" in str(report)
+    ours.restore_conv3d(model)
+    assert [(row.replaced, row.reason) for row in report.rows] == [(False, "it was restored")] * 2
+
+
+def test_what_is_left_to_pytorch_has_its_bits(monkeypatch):
+    layer = nn.Conv3d(2, 3, 1)
+    x = torch.randn(1, 2, 3, 3, 3)
+    wanted = layer(x)
+    ours.replace_conv3d(layer)
+    assert torch.equal(layer(x), wanted)
+    monkeypatch.setattr(_policy._torch_cost, "seconds_of_torch", lambda *_: 1e9)  # noqa: SLF001
+    monkeypatch.setattr(nn.functional, "conv3d", None)
+    ours.replace_conv3d(layer)
+    x = torch.randn(1, 2, 4, 3, 3)
+    assert layer(x).shape == (1, 3, 4, 3, 3)
+
+
+def test_decisions_do_not_depend_on_threads_or_runs():
+    def decided(threads):
+        torch.set_num_threads(threads)
+        _policy.decisions = type(_policy.decisions)()
+        found = [_policy.decide(problem((2, c, e, e, e), (c, c, 3, 3, 3), want), _problem.Options("fastest"))
+                 for c in (1, 8, 32) for e in (1, 6, 20) for want in ((), ("dx", "dw"))]
+        return [(one.plan is None, one.ours, one.theirs) for one in found]
+
+    before = torch.get_num_threads()
+    try:
+        assert decided(1) == decided(2) == decided(2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_plans_are_made_once_per_shape_and_hits_are_counted():
+    layer = nn.Conv3d(4, 4, 3, padding=1)
+    ours.replace_conv3d(layer, policy="always")
+    x = torch.randn(1, 4, 7, 8, 9)
+    layer(x)
+    before = convolume.statistics()
+    for _ in range(5):
+        layer(x)
+    after = convolume.statistics()
+    assert after["plans"] == before["plans"] and after["plan_hits"] >= before["plan_hits"] + 5
+    for extent in range(1, 300):
+        with torch.no_grad():
+            layer(torch.zeros(1, 4, 1, 1, extent))
+    assert len(_policy.decisions) == 256
+
+
+def test_shapes_of_a_bias_and_of_weights_are_part_of_the_problem():
+    layer = nn.Conv3d(4, 4, 3)
+    ours.replace_conv3d(layer, policy="always")
+    x = torch.randn(1, 4, 5, 5, 5)
+    layer(x)
+    layer.bias = nn.Parameter(torch.zeros(5))
+    with pytest.raises(RuntimeError, match="bias"):
+        layer(x)
+
+
+def test_the_tuned_policy_measures_once_and_remembers(monkeypatch):
+    options, one = _problem.Options("tuned"), problem((1, 8, 6, 6, 6), (8, 8, 3, 3, 3), ("dx", "dw"))
+    decision = _policy.decide(one, options)
+    assert 0 < decision.ours < 10 and 0 < decision.theirs < 10 and "measured to be" in decision.reason
+    with open(os.environ["CONVOLUME_WISDOM"]) as file:
+        text = file.read()
+    assert text.count("torch ") == 1 and f"threads:{torch.get_num_threads()}" in text
+    monkeypatch.setattr(_tuned, "_measured", None)  # a second measurement would fail
+    plan = _policy._plan_of(one, options)  # noqa: SLF001
+    for ours_seconds, theirs_seconds in ((1.0, 2.0), (2.0, 1.0)):
+        convolume._core.store_wisdom(_tuned._key(one, plan), f"{ours_seconds} {theirs_seconds}")  # noqa: SLF001
+        _policy.decisions = type(_policy.decisions)()
+        decision = _policy.decide(one, options)
+        assert (decision.plan is not None) == (ours_seconds < theirs_seconds)
+        assert (decision.ours, decision.theirs) == (ours_seconds, theirs_seconds)
+
+
+@pytest.mark.parametrize("case", ["transposed", "same", "unbatched", "channels_last", "double"])
+def test_the_tuned_policy_measures_every_kind(case):
+    torch.manual_seed(1)
+    layer = nn.ConvTranspose3d(4, 4, 2, stride=2) if case == "transposed" else nn.Conv3d(4, 4, 2, padding="same")
+    x = torch.randn(*(() if case == "unbatched" else (1,)), 4, 5, 5, 5)
+    if case == "channels_last":
+        x = x.contiguous(memory_format=torch.channels_last_3d)
+    if case == "double":
+        layer, x = layer.double(), x.double()
+    wanted = layer(x)
+    report = ours.replace_conv3d(layer, policy="tuned")
+    torch.testing.assert_close(layer(x), wanted, rtol=1e-4, atol=1e-5)
+    assert layer(x).stride() == wanted.stride() and "measured" in report.rows[0].reason
+    with torch.inference_mode():
+        layer(x)
+    assert layer.weight.grad is None
+
+
+def test_a_wisdom_store_that_cannot_be_written_stops_nothing(monkeypatch):
+    monkeypatch.setenv("CONVOLUME_WISDOM", "/proc/none/wisdom")
+    layer = nn.Conv3d(4, 4, 3)
+    ours.replace_conv3d(layer, policy="tuned")
+    assert layer(torch.randn(1, 4, 5, 5, 5)).shape == (1, 4, 3, 3, 3)
+
+
+def test_a_pickle_keeps_the_policy():
+    layer = nn.Conv3d(4, 4, 1)
+    ours.replace_conv3d(layer, policy="always", memory_budget=7)
+    loaded = pickle.loads(pickle.dumps(layer))
+    assert loaded._convolume.options == _problem.Options("always", 7) and "_convolume" not in loaded.state_dict()  # noqa: SLF001
+
+
+@pytest.mark.parametrize(("x", "w", "dtype", "groups"), [
+    ((1, 4, 8, 8, 8), (4, 4, 3, 3, 3), torch.float32, 1),
+    ((2, 4, 8, 8, 8), (4, 4, 3, 3, 3), torch.float32, 1),
+    ((1, 64, 20, 20, 20), (4, 64, 3, 3, 3), torch.float32, 1),
+    ((1, 4, 8, 8, 8), (4, 4, 5, 5, 5), torch.float32, 1),
+    ((1, 4, 8, 8, 8), (4, 1, 3, 3, 3), torch.float32, 4),
+    ((1, 4, 8, 8, 8), (4, 4, 1, 1, 1), torch.float32, 1),
+    ((2, 4, 8, 8, 8), (4, 4, 3, 3, 3), torch.float64, 1),
+])
+def test_the_model_knows_when_pytorch_uses_onednn(x, w, dtype, groups):
+    if not torch.__version__.startswith("2.13.") or torch.get_num_threads() < 2:
+        pytest.skip("the rule is that of PyTorch 2.13 with several threads")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        nn.functional.conv3d(torch.randn(x, dtype=dtype), torch.randn(w, dtype=dtype), padding=1, groups=groups)
+    names = {event.key for event in profile.key_averages()}
+    assert ("aten::mkldnn_convolution" in names) == _torch_cost.uses_onednn(problem(x, w, (), dtype, 1, groups))
