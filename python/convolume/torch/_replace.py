@@ -79,6 +79,7 @@ class _State:
         self.options = options
         self.seen: dict[tuple[tuple[int, ...], bool], Decision] = {}  # by shape, and whether gradients were wanted
         self.frozen: _Frozen | None = None
+        self.left: Any = None  # what _call_of() returned for a call that was left to PyTorch
         self._last: tuple[Problem | None, int, Decision | None] = (None, 0, None)
 
     def decide(self, problem: Problem) -> Decision:
@@ -126,11 +127,9 @@ def _prepared(layer: nn.Module, frozen: _Frozen, plan: _core.Plan, w: Tensor) ->
     return found
 
 
-def _convolve(layer: nn.Module, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry,
+def _convolve(state: _State, layer: nn.Module, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry,
               dtype: torch.dtype | None) -> Tensor | None:
     """Convolves for a layer: with prepared weights if it is frozen and no gradient is wanted. None: PyTorch has to."""
-    state = _state(layer)
-    assert state is not None
     problem = _convolution.problem_of(x, w, bias, geometry)
     decision = state.decide(problem)
     if decision.plan is None:
@@ -153,9 +152,21 @@ class _Replaced:
         return _new_layer, (self.original, *state.options), attributes
 
 
+def _call_of(x: Tensor, w: Tensor) -> object:
+    """Returns what a decision depends on, as far as it may change between calls of a layer; None if it is no tensor."""
+    if type(x) is not Tensor:
+        return None
+    return (x.shape, x.stride(), x.dtype, x.requires_grad, w.requires_grad, torch.is_grad_enabled(),
+            torch.get_num_threads())
+
+
 class _Conv3d(_Replaced):
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         layer: Any = self
+        state: _State = self.__dict__[_STATE]
+        call = _call_of(input, weight)
+        if call is not None and call == state.left:  # in small layers the checks below would take long
+            return super()._conv_forward(input, weight, bias)  # type: ignore[misc,no-any-return]
         y = None
         x, w, b, dtype = _convolution.autocast(input, weight, bias)
         if _convolution.serves(x, w, b):
@@ -165,7 +176,8 @@ class _Conv3d(_Replaced):
                 x = nn.functional.pad(x, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)  # noqa: SLF001
                 padding = 0
             geometry = geometry_of(w, layer.stride, padding, layer.dilation, layer.groups)
-            y = None if geometry is None else _convolve(layer, x, w, b, geometry, dtype)
+            y = None if geometry is None else _convolve(state, layer, x, w, b, geometry, dtype)
+            state.left = call if y is None else None
         return super()._conv_forward(input, weight, bias) if y is None else y  # type: ignore[misc,no-any-return]
 
 
@@ -178,7 +190,7 @@ class _ConvTranspose3d(_Replaced):
             more = layer._output_padding(input, output_size, layer.stride, layer.padding, layer.kernel_size, 3,  # noqa: SLF001
                                          layer.dilation)
             geometry = geometry_of(w, layer.stride, layer.padding, layer.dilation, layer.groups, True, more)
-            y = None if geometry is None else _convolve(layer, x, w, b, geometry, dtype)
+            y = None if geometry is None else _convolve(self.__dict__[_STATE], layer, x, w, b, geometry, dtype)
         return super().forward(input, output_size) if y is None else y  # type: ignore[misc,no-any-return]
 
 
