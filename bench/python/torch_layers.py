@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 import convolume
+import convolume.torch as ours
 from common import quartiles, take_turns
-from torch_parts import REST, has_policies, replace, require_equal
+from torch_parts import REST, require_equal
 
 # Lists of coprime lengths, which the number of a layer counts through. Small values stand in them several times.
 EXTENTS = (1, 4, 16, 4, 1, 8, 2, 32, 4, 1, 48)
@@ -65,7 +66,7 @@ def compared(x, layer, policies):
     calls["PyTorch"], wanted = training_of(layer, x)
     for policy in policies:
         other = copy.deepcopy(layer)
-        replace(other, policy)
+        ours.replace_conv3d(other, policy=policy)
         calls[policy], found = training_of(other, x)
         require_equal(text_of(x, layer), found.grad.numpy(), wanted.grad.numpy())
         require_equal(text_of(x, layer), other.weight.grad.numpy(), layer.weight.grad.numpy())
@@ -109,7 +110,7 @@ def measure_calls(options):
 
 def measure_layers(options):
     """Prints how replaced layers compare with PyTorch's, by lower quartiles. Returns the seconds of each."""
-    policies = [options.policy] + (["always"] if has_policies() and options.policy != "always" else [])
+    policies = [options.policy] + (["always"] if options.policy != "always" else [])
     report = {}
     for number in range(options.layers):
         x, layer = layer_of(number)

@@ -32,8 +32,7 @@ import torch
 import convolume.torch as ours
 from common import print_machine, quartiles, take_turns
 from torch_layers import COUNT, measure_calls, measure_layers
-from torch_parts import (REST, OwnPlans, has_policies, layers_of, replace, require_equal, runtimes_of,
-                         without_convolutions)
+from torch_parts import REST, OwnPlans, layers_of, require_equal, runtimes_of, without_convolutions
 
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last_3d": torch.channels_last_3d}
 
@@ -87,7 +86,7 @@ def training_times(model, x, layers, options):
     """Returns {name: seconds in each round} of training steps."""
     calls = {name: Training(copy.deepcopy(model), x, one).step for name, one in FORMATS.items()}
     replaced = copy.deepcopy(model)
-    replace(replaced, options.policy)
+    ours.replace_conv3d(replaced, policy=options.policy)
     calls["ours"] = Training(replaced, x).step
     calls["plans"] = OwnPlans([layer for _, layer in layers], True, options.threads).run
     with without_convolutions(layers):
@@ -103,7 +102,7 @@ def inference_times(model, x, layers, options, folder):
         other, source = copy.deepcopy(model).to(memory_format=memory_format), x.contiguous(memory_format=memory_format)
         calls[name] = within(torch.no_grad, lambda other=other, source=source: other(source))
     frozen = copy.deepcopy(model)
-    replace(frozen, options.policy)
+    ours.replace_conv3d(frozen, policy=options.policy)
     ours.freeze(frozen)
     calls["ours"] = within(torch.no_grad, lambda: frozen(x))
     with torch.no_grad():
@@ -138,7 +137,7 @@ def measure_peak(options):
 
     model, x = made(options.nets, options.batch)
     if options.peak == "ours":
-        replace(model, options.policy)
+        ours.replace_conv3d(model, policy=options.policy)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])  # the first one imports modules
     forget_peak()
     before = peak_bytes()
@@ -226,7 +225,7 @@ def main():
     if unknown := [name for name in names if name not in NETS]:
         sys.exit(f"torch_models.py: --nets {unknown[0]}: there is no such net; use some of {','.join(NETS)}")
     print_machine("torch", "onnxruntime", "openvino", threads=[options.threads])
-    print(f"policy    {options.policy if has_policies() else 'none in this version: all layers are replaced'}")
+    print(f"policy    {options.policy}")
     report = {"threads": options.threads, "policy": options.policy, "nets": {}}
     if options.calls:
         report["calls"] = measure_calls(options)

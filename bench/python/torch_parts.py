@@ -1,6 +1,5 @@
 """Parts of torch_models.py: the convolutions of a model, the time outside of them, and their plans alone."""
 import contextlib
-import inspect
 import pathlib
 import sys
 import types
@@ -11,20 +10,10 @@ import torch
 from torch import nn
 
 import convolume
-import convolume.torch as ours
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
 
 REST = 0.05  # seconds before a call is timed, as in bench/peers/service.py
-
-
-def has_policies():
-    return "policy" in inspect.signature(ours.replace_conv3d).parameters
-
-
-def replace(model, policy):
-    """Replaces the convolutions of a model by this policy, if the package has policies. Returns the report."""
-    return ours.replace_conv3d(model, **({"policy": policy} if has_policies() else {}))
 
 
 class Layer(NamedTuple):

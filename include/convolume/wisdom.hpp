@@ -11,8 +11,7 @@
 namespace convolume {
 
 /// Key-value text in one file. Thread-safe. A lock file and an atomic rename protect it between processes, so that a
-/// reader sees an old or a new store, never a partial one. The store influences only plans that ask for measured
-/// choices.
+/// reader sees an old or a new store, never a partial one. The store influences only what asks for measurements.
 class CONVOLUME_API WisdomStore {
  public:
   /// Opens the store; a missing file is an empty store. Throws FormatError if the file is not a wisdom store.
