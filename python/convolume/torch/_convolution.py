@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import _core
-from . import _policy, _threads
+from . import _policy, _threads, _torch_cost
 from ._problem import Geometry, Ints, Options, Problem, geometry_of
 
 _threads.use_team_of_pytorch()
@@ -143,13 +143,13 @@ def convolve(plan: _core.Plan, problem: Problem, x: Tensor, w: Tensor | _core.Pr
         y: Tensor = _Convolution.apply(x, w, bias, plan, problem.geometry)  # type: ignore[no-untyped-call]
     else:
         y = run_forward(plan, x, w, bias)
-    if problem.channels_last:
+    if problem.channels_last and _torch_cost.uses_onednn(problem):  # otherwise PyTorch's result would be contiguous
         y = y.contiguous(memory_format=torch.channels_last_3d)
     return y if dtype is None else y.to(dtype)
 
 
 def _is_channels_last(x: Tensor, w: Tensor) -> bool:
-    """Returns whether PyTorch's result would be in channels_last_3d."""
+    """Returns whether x or w is in channels_last_3d."""
     if x.dim() == 4 or (x.is_contiguous() and w.is_contiguous()):
         return False
     return any(one.is_contiguous(memory_format=torch.channels_last_3d) and not one.is_contiguous() for one in (x, w))

@@ -109,9 +109,10 @@ def test_strides_of_x_and_dy_may_be_any():
         torch.testing.assert_close(torch.autograd.grad(mine, w, dy), torch.autograd.grad(wanted, w, dy))
 
 
-def test_the_memory_format_of_the_result_is_that_of_pytorch():
-    x = torch.randn(2, 16, 5, 6, 7).contiguous(memory_format=torch.channels_last_3d)
-    w = torch.randn(8, 16, 3, 3, 3)
+@pytest.mark.parametrize(("batch", "dtype"), [(2, torch.float32), (1, torch.float32), (2, torch.float64)])
+def test_the_memory_format_of_the_result_is_that_of_pytorch(batch, dtype):
+    x = torch.randn(batch, 16, 5, 6, 7, dtype=dtype).contiguous(memory_format=torch.channels_last_3d)
+    w = torch.randn(8, 16, 3, 3, 3, dtype=dtype)
     for a, b in ((x, w), (x.contiguous(), w), (x.contiguous(), w.contiguous(memory_format=torch.channels_last_3d))):
         mine, wanted = ours.conv3d(a, b), F.conv3d(a, b)
         assert mine.stride() == wanted.stride()
