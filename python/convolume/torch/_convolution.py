@@ -13,6 +13,13 @@ from torch import Tensor
 from .. import _core
 from .._convolution import ConvPlan, hashable
 from .._kept import Kept
+from . import _calls, _threads
+
+_threads.use_team_of_pytorch()
+
+# PyTorch's functions. The attributes of its modules are others while accelerated() is on.
+torch_conv3d: Any = torch.conv3d
+torch_conv_transpose3d: Any = torch.conv_transpose3d
 
 Ints = int | Sequence[int]
 
@@ -94,11 +101,17 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> Any:
         x, w = ctx.saved_tensors
         mask = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.has_bias and ctx.needs_input_grad[2])
-        if torch.is_grad_enabled():  # second derivatives are wanted
+        try:
+            gradient = _array(dy)
+        except RuntimeError:  # dy is a batch of gradients (is_grads_batched), which has no address
+            gradient = None
+        if torch.is_grad_enabled() or gradient is None or _is_watched():
+            # Second derivatives are wanted, or PyTorch needs to see its operator.
             return (*_differentiable_backward(dy, x, w, ctx.geometry, mask), None, None)
         # torch.utils.checkpoint computes x again, and then the spectra belong to another tensor.
         x_hat = ctx.x_hat if ctx.x_at == (x.data_ptr(), x.stride()) else None
-        dx, dw, dbias = ctx.plan.backward(_array(x), _array(dy), _array(w), None, x_hat, *mask, torch.get_num_threads())
+        dx, dw, dbias = _calls.timed(0, ctx.plan.backward, _array(x), gradient, _array(w), None, x_hat, *mask,
+                                     torch.get_num_threads())
         return _tensor(dx), _tensor(dw), _tensor(dbias), None, None
 
 
@@ -186,7 +199,19 @@ def serves(x: Any, w: Any, bias: Any) -> bool:
                              or bias.device.type != "cpu"):
         return False
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg())
+    return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg() or _is_watched())
+
+
+def _is_watched() -> bool:
+    """Returns whether PyTorch needs to see the operator: under modes, transforms of torch.func, and forward-mode
+    differentiation. The mode of torch.set_default_device() does not count."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():  # noqa: SLF001
+        return True
+    if torch.autograd.forward_ad._current_level >= 0:  # noqa: SLF001
+        return True
+    number = torch._C._len_torch_function_stack()  # noqa: SLF001
+    return any(type(torch._C._get_function_stack_at(one)).__module__ != "torch.utils._device"  # noqa: SLF001
+               for one in range(number))
 
 
 def convolve(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, options: Options) -> Tensor:
@@ -229,7 +254,7 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: In
     x, w, b, dtype = _autocast(input, weight, bias)
     geometry = geometry_of(w, stride, padding, dilation, groups) if serves(x, w, b) else None
     if geometry is None:
-        return F.conv3d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[arg-type]
+        return torch_conv3d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[no-any-return]
     return compute(x, w, b, geometry, dtype, Options())
 
 
@@ -239,8 +264,8 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     x, w, b, dtype = _autocast(input, weight, bias)
     geometry = geometry_of(w, stride, padding, dilation, groups, True, output_padding) if serves(x, w, b) else None
     if geometry is None:
-        return F.conv_transpose3d(input, weight, bias, stride, padding,  # type: ignore[arg-type]
-                                  output_padding, groups, dilation)  # type: ignore[arg-type]
+        return torch_conv_transpose3d(input, weight, bias, stride, padding,  # type: ignore[no-any-return]
+                                      output_padding, groups, dilation)
     return compute(x, w, b, geometry, dtype, Options())
 
 
@@ -248,7 +273,7 @@ def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype
             options: Options) -> Tensor:
     """Convolves, and returns a result of this type; None: that of x. PyTorch computes what no engine serves."""
     try:
-        y = convolve(x, w, bias, geometry, options)
+        y = _calls.timed(1, convolve, x, w, bias, geometry, options)
     except REFUSALS:
         # PyTorch has its own message for what cannot be, and computes the rest.
         return _by_pytorch(x, w, bias, geometry, dtype)
@@ -256,11 +281,12 @@ def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype
 
 
 def _by_pytorch(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry, dtype: torch.dtype | None) -> Tensor:
+    _calls.left()
     with torch.autocast("cpu", enabled=False):
         if g.transposed:
-            y = F.conv_transpose3d(x, w, bias, g.stride, [one for one, _ in g.padding], g.output_padding, g.groups,
-                                   g.dilation)
+            y: Tensor = torch_conv_transpose3d(x, w, bias, g.stride, [one for one, _ in g.padding], g.output_padding,
+                                               g.groups, g.dilation)
         else:
-            y = F.conv3d(F.pad(x, [one for pair in reversed(g.padding) for one in pair]), w, bias, g.stride, 0, g.dilation,
-                         g.groups)
+            y = torch_conv3d(F.pad(x, [one for pair in reversed(g.padding) for one in pair]), w, bias, g.stride, 0,
+                             g.dilation, g.groups)
     return y if dtype is None else y.to(dtype)
