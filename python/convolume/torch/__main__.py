@@ -1,19 +1,10 @@
-"""Runs a program with accelerated() on, in it and in the processes that it starts.
-
-    python -m convolume.torch [--policy P] [--memory-budget BYTES] PROGRAM ARGS...
-    python -m convolume.torch [--policy P] [--memory-budget BYTES] -m MODULE ARGS...
-
-PROGRAM is a Python file, or the name of a console script: beside the interpreter, or in PATH. It runs as Python would
-run it. Its last line on stderr says how many convolutions were ours.
-
-  --policy P             which convolutions are ours: fastest (default), tuned, always
-  --memory-budget BYTES  limit of the spectra that a call keeps from forward to backward; default: none
-  -h, --help             prints this
-"""
+"""Runs a Python program with accelerated() on, in it and in the processes that it starts."""
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -22,24 +13,42 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 _POLICIES = ("fastest", "tuned", "always")
+_USAGE = """python -m convolume.torch [--policy P] [--memory-budget BYTES] PROGRAM ARGS...
+       python -m convolume.torch [--policy P] [--memory-budget BYTES] -m MODULE ARGS..."""
+_EPILOG = """The program runs as Python would run it. When it ends, one line on stderr says how many convolutions the
+package computed."""
 
 
-def _fail(text: str) -> NoReturn:
-    print(f"python -m convolume.torch: {text}", file=sys.stderr)
-    raise SystemExit(2)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m convolume.torch", _USAGE, __doc__, _EPILOG, allow_abbrev=False)
+    parser.add_argument("--policy", metavar="P", choices=_POLICIES, default=_POLICIES[0],
+                        help="which convolutions the package computes: fastest (default), tuned or always")
+    parser.add_argument("--memory-budget", metavar="BYTES", type=_number,
+                        help="limits the spectra that a call keeps from forward to backward (default: no limit)")
+    parser.add_argument("-m", metavar="MODULE", dest="module", nargs=argparse.REMAINDER, help="runs a module")
+    parser.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER,
+                        help="a Python file, or a console script beside the interpreter or in PATH")
+    return parser
 
 
-def _interpreter_options(original: Sequence[str]) -> list[str]:
-    """Returns the options of the interpreter before `-m convolume.torch`."""
-    name = (__package__ or "convolume.torch")
-    for place, word in enumerate(original):
-        if word.startswith("-") and not word.startswith("--"):
-            if word.endswith("m") and original[place + 1:place + 2] == [name]:
-                return [*original[1:place], *([word[:-1]] if len(word) > 2 else [])]
-            if word.endswith(f"m{name}"):
-                rest = word[:-len(name) - 1]
-                return [*original[1:place], *([rest] if len(rest) > 1 else [])]
-    return []
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
+    return int(text)
+
+
+def _interpreter_options(words: Sequence[str], arguments: int) -> list[str]:
+    """Returns the options of the interpreter: the words of its command line before `-m convolume.torch` and this number
+    of arguments."""
+    options = list(words[1:len(words) - arguments])
+    last = options.pop() if options else ""
+    if options and not last.startswith("-"):
+        last = options.pop() + last
+    # -m may stand behind other letters, and its argument in the same word.
+    letters = re.fullmatch(r"(-\w*?)mconvolume\.torch(\.__main__)?", last)
+    if letters is None:  # it was not started by -m
+        return []
+    return options if letters[1] == "-" else [*options, letters[1]]
 
 
 def _is_python(path: str) -> bool:
@@ -54,71 +63,56 @@ def _is_python(path: str) -> bool:
     return b"\0" not in start and (not start.startswith(b"#!") or b"python" in b"".join(start.split(b"\n")[:2]))
 
 
-def _find_program(name: str) -> str:
+def _find_program(name: str, parser: argparse.ArgumentParser) -> str:
     """Returns the path of a program, or ends the process with status 2."""
     beside = os.path.join(os.path.dirname(sys.executable), name)
-    if os.path.exists(name) and ("/" in name or _is_python(name)):
-        found: str | None = name
-    else:
-        found = beside if "/" not in name and os.path.isfile(beside) else shutil.which(name)
-    if found is None:
-        _fail(f"found no program {name!r}: neither a file, nor beside {sys.executable}, nor in PATH")
     try:
+        if os.path.exists(name) and ("/" in name or _is_python(name)):
+            found: str | None = name
+        else:
+            found = beside if "/" not in name and os.path.isfile(beside) else shutil.which(name)
+        if found is None:
+            parser.error(f"found no program {name!r}: neither a file, nor beside {sys.executable}, nor in PATH")
         if not _is_python(found):
-            _fail(f"{found} is not a Python script")
+            parser.error(f"{found} is not a Python program")
     except OSError as error:
-        _fail(f"cannot read {found}: {error.strerror}")
+        parser.error(f"cannot read {error.filename}: {error.strerror}")
     return found
 
 
-def _parse(words: list[str]) -> tuple[str, int | None, list[str]]:
-    """Returns the policy, the budget, and what Python has to run."""
-    policy, budget = _POLICIES[0], None
-    while words and words[0].startswith("-"):
-        option, _, value = words.pop(0).partition("=")
-        if option in ("-h", "--help"):
-            print((__doc__ or "").rstrip())
-            raise SystemExit(0)
-        if option == "--":
-            break
-        if option.startswith("-m") and not option.startswith("--"):
-            name = option[2:] or (words.pop(0) if words else _fail("-m needs the name of a module"))
-            if importlib.util.find_spec(name.partition(".")[0]) is None:
-                _fail(f"found no module {name!r}")
-            return policy, budget, ["-m", name, *words]
-        if option not in ("--policy", "--memory-budget"):
-            _fail(f"unknown option {option!r}; see --help")
-        if not value:
-            value = words.pop(0) if words else _fail(f"{option} needs a value")
-        if option == "--policy":
-            if value not in _POLICIES:
-                _fail(f"--policy must be one of {', '.join(_POLICIES)}; it is {value!r}")
-            policy = value
-        else:
-            if not value.isdecimal():
-                _fail(f"--memory-budget must be a number of bytes; it is {value!r}")
-            budget = int(value)
-    if not words:
-        _fail("no program; see --help")
-    return policy, budget, [_find_program(words[0]), *words[1:]]
+def _what_to_run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> list[str]:
+    """Returns the arguments of the interpreter, or ends the process with status 2."""
+    if arguments.module is None:
+        words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+        if not words:
+            parser.error("no program")
+        return [_find_program(words[0], parser), *words[1:]]
+    words = [*arguments.module, *arguments.program]
+    if not words or not words[0]:
+        parser.error("-m needs the name of a module")
+    if importlib.util.find_spec(words[0].partition(".")[0]) is None:
+        parser.error(f"found no module {words[0]!r}")
+    return ["-m", *words]
 
 
 def main() -> NoReturn:
-    options = _interpreter_options(sys.orig_argv)
-    policy, budget, program = _parse(sys.argv[1:])
+    parser = _parser()
+    arguments = parser.parse_args()
+    program = _what_to_run(arguments, parser)
     if importlib.util.find_spec("torch") is None:
-        _fail(f"PyTorch is not installed for {sys.executable}")
+        parser.error(f"PyTorch is not installed for {sys.executable}")
     if sys.flags.ignore_environment or sys.flags.no_site:
-        _fail("the options -E, -I and -S of Python are not possible, because processes learn from PYTHONPATH")
+        parser.error("Python's options -E, -I and -S are not possible, because processes learn from PYTHONPATH")
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_site")
     others = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one not in ("", folder)]
     os.environ["PYTHONPATH"] = os.pathsep.join([folder, *others])
     handle, counts = tempfile.mkstemp(prefix="convolume-torch-")
     os.close(handle)
+    budget = "" if arguments.memory_budget is None else arguments.memory_budget
     # sitecustomize.py in that folder reads it, here and in all children.
-    os.environ["CONVOLUME_TORCH"] = f"{policy}:{'' if budget is None else budget}:{os.getpid()}:{counts}"
+    os.environ["CONVOLUME_TORCH"] = f"{arguments.policy}:{budget}:{os.getpid()}:{counts}"
     # The program gets a fresh interpreter in this process, so everything is as without us.
-    os.execv(sys.executable, [sys.executable, *options, *program])
+    os.execv(sys.executable, [sys.executable, *_interpreter_options(sys.orig_argv, len(sys.argv) - 1), *program])
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch.jit import _builtins
 
 from . import _calls, _convolution
 from ._calls import Calls
-from ._convolution import Options
+from ._convolution import Call, Options
 
 POLICIES = ("fastest", "tuned", "always")
 
@@ -22,27 +22,7 @@ _active: tuple[tuple[Options, Calls], ...] = ()
 _before: list[tuple[Any, str, Any]] = []
 
 
-def _conv3d(options: Options, input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
-            dilation: Any = 1, groups: Any = 1) -> Callable[[], Tensor] | None:
-    """Returns what computes the convolution, or None if PyTorch has to."""
-    x, w, b, dtype = _convolution._autocast(input, weight, bias)  # noqa: SLF001
-    if not _convolution.serves(x, w, b):
-        return None
-    geometry = _convolution.geometry_of(w, stride, padding, dilation, groups)
-    return None if geometry is None else lambda: _convolution.compute(x, w, b, geometry, dtype, options)
-
-
-def _conv_transpose3d(options: Options, input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
-                      output_padding: Any = 0, groups: Any = 1, dilation: Any = 1) -> Callable[[], Tensor] | None:
-    """Returns what computes the convolution, or None if PyTorch has to."""
-    x, w, b, dtype = _convolution._autocast(input, weight, bias)  # noqa: SLF001
-    if not _convolution.serves(x, w, b):
-        return None
-    geometry = _convolution.geometry_of(w, stride, padding, dilation, groups, True, output_padding)
-    return None if geometry is None else lambda: _convolution.compute(x, w, b, geometry, dtype, options)
-
-
-def _replacement(original: Any, prepare: Callable[..., Callable[[], Tensor] | None]) -> Any:
+def _replacement(original: Any, call_of: Callable[..., Call | None]) -> Any:
     """Returns a function that takes the place of PyTorch's `original`."""
 
     def replacement(*args: Any, **kwargs: Any) -> Any:
@@ -50,11 +30,11 @@ def _replacement(original: Any, prepare: Callable[..., Callable[[], Tensor] | No
         if not active:  # somebody has kept this function
             return original(*args, **kwargs)
         try:
-            compute = prepare(active[-1][0], *args, **kwargs)
+            call = call_of(*args, **kwargs)
         except (TypeError, ValueError):  # PyTorch takes the arguments, or says in its own words why not
-            compute = None
-        if compute is not None:
-            return compute()
+            call = None
+        if call is not None:
+            return _convolution.compute(*call, active[-1][0])
         _calls.left()
         return original(*args, **kwargs)
 
@@ -67,8 +47,9 @@ def _replacement(original: Any, prepare: Callable[..., Callable[[], Tensor] | No
     return replacement
 
 
-_REPLACEMENTS = {"conv3d": _replacement(_convolution.torch_conv3d, _conv3d),
-                 "conv_transpose3d": _replacement(_convolution.torch_conv_transpose3d, _conv_transpose3d)}
+_REPLACEMENTS = {"conv3d": _replacement(_convolution.torch_conv3d, _convolution.call_of_conv3d),
+                 "conv_transpose3d": _replacement(_convolution.torch_conv_transpose3d,
+                                                  _convolution.call_of_conv_transpose3d)}
 
 
 def _switch_on(calls: Calls, options: Options) -> None:
@@ -77,7 +58,7 @@ def _switch_on(calls: Calls, options: Options) -> None:
         if not _active:
             for name, function in _REPLACEMENTS.items():
                 # torch.jit.script looks for operators in a table of functions.
-                torch.jit._builtins._register_builtin(function, f"aten::{name}")  # type: ignore[attr-defined]  # noqa: SLF001
+                _builtins._register_builtin(function, f"aten::{name}")  # noqa: SLF001
                 for module in (torch, torch.nn.functional):
                     _before.append((module, name, getattr(module, name)))
             for module, name, _ in _before:
@@ -103,7 +84,7 @@ def start(calls: Calls, policy: str, memory_budget: int | None) -> None:
 
 
 @contextlib.contextmanager
-def accelerated(policy: str = "fastest", *, memory_budget: int | None = None) -> Iterator[Calls]:
+def accelerated(policy: str = "fastest", memory_budget: int | None = None) -> Iterator[Calls]:
     """Makes PyTorch's conv3d and conv_transpose3d use the package, in all threads of the process, until the block ends.
 
     The attributes torch.conv3d, torch.nn.functional.conv3d and those of conv_transpose3d are replaced, which layers of
@@ -112,8 +93,8 @@ def accelerated(policy: str = "fastest", *, memory_budget: int | None = None) ->
     transforms.
 
     `policy` says which convolutions are ours: "fastest", "tuned" or "always". `memory_budget` limits the bytes of
-    spectra that a call keeps from forward to backward; None means no limit. Blocks may be nested, and several threads may
-    have blocks. The one that began last sets the policy. When the last one ends, the attributes are what they were.
+    spectra that a call keeps from forward to backward; None means no limit. Blocks may be nested, and several threads
+    may have blocks. The one that began last sets the policy. When the last one ends, the attributes are what they were.
 
     Yields the numbers of calls and the seconds of this block, and of all threads. Raises ValueError for other policies
     and for a negative budget.

@@ -40,7 +40,7 @@ class Calls:
         return self._seconds
 
     def __str__(self) -> str:
-        return line(self._ours, self._others, self._seconds)
+        return f"convolume.torch: {self.ours} convolutions in {self.seconds:.3f} s; {self.others} left to PyTorch"
 
     def _add(self, ours: int, others: int, seconds: float) -> None:
         self._ours += ours
@@ -50,11 +50,6 @@ class Calls:
     def _renew(self) -> None:
         self._ours = self._others = 0
         self._seconds = 0.0
-
-
-def line(ours: int, others: int, seconds: float) -> str:
-    """Returns what str() of Calls returns."""
-    return f"convolume.torch: {ours} convolutions in {seconds:.3f} s; {others} left to PyTorch"
 
 
 def begin(calls: Calls) -> None:

@@ -191,27 +191,35 @@ def serves(x: Any, w: Any, bias: Any) -> bool:
     """
     if type(x) not in _CLASSES or type(w) not in _CLASSES:
         return False
-    if x.dtype not in _TYPES or w.dtype != x.dtype or x.device.type != "cpu" or w.device.type != "cpu":
+    if x.dtype not in _TYPES or w.dtype != x.dtype or not (x.is_cpu and w.is_cpu):
         return False
     if x.layout is not torch.strided or w.layout is not torch.strided or x.dim() not in (4, 5) or x.numel() == 0:
         return False
-    if bias is not None and (type(bias) not in _CLASSES or bias.dtype != x.dtype or bias.dim() != 1
-                             or bias.device.type != "cpu"):
+    if bias is not None and (type(bias) not in _CLASSES or bias.dtype != x.dtype or bias.dim() != 1 or not bias.is_cpu):
         return False
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
     return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg() or _is_watched())
 
 
+# Every call asks for these numbers, so they are functions here. PyTorch has no public names for them.
+_dispatch_modes = torch._C._len_torch_dispatch_stack  # noqa: SLF001
+_function_modes = torch._C._len_torch_function_stack  # noqa: SLF001
+_has_transforms = torch._C._are_functorch_transforms_active  # noqa: SLF001
+_forward_mode = torch.autograd.forward_ad
+
+
 def _is_watched() -> bool:
     """Returns whether PyTorch needs to see the operator: under modes, transforms of torch.func, and forward-mode
-    differentiation. The mode of torch.set_default_device() does not count."""
-    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():  # noqa: SLF001
+    differentiation."""
+    if _dispatch_modes() or _has_transforms() or _forward_mode._current_level >= 0:  # noqa: SLF001
         return True
-    if torch.autograd.forward_ad._current_level >= 0:  # noqa: SLF001
-        return True
-    number = torch._C._len_torch_function_stack()  # noqa: SLF001
-    return any(type(torch._C._get_function_stack_at(one)).__module__ != "torch.utils._device"  # noqa: SLF001
-               for one in range(number))
+    return _function_modes() > 0 and _is_under_function_modes()
+
+
+def _is_under_function_modes() -> bool:
+    """Returns whether there is another mode than that of torch.set_default_device(), which does not count."""
+    modes = [torch._C._get_function_stack_at(one) for one in range(_function_modes())]  # noqa: SLF001
+    return any(type(mode).__module__ != "torch.utils._device" for mode in modes)
 
 
 def convolve(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, options: Options) -> Tensor:
@@ -244,6 +252,32 @@ def _autocast(x: Any, w: Any, bias: Any) -> tuple[Any, Any, Any, torch.dtype | N
     return x.float(), w.float(), None if bias is None else bias.float(), torch.get_autocast_dtype("cpu")
 
 
+class Call(NamedTuple):
+    """What compute() takes: tensors that serves() accepts, a geometry, and the type of the result (None: that of x)."""
+
+    x: Tensor
+    w: Tensor
+    bias: Tensor | None
+    geometry: Geometry
+    dtype: torch.dtype | None
+
+
+def call_of_conv3d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+                   groups: Any = 1) -> Call | None:
+    """Takes the arguments of torch.conv3d. Returns None if PyTorch has to compute it."""
+    x, w, b, dtype = _autocast(input, weight, bias)
+    geometry = geometry_of(w, stride, padding, dilation, groups) if serves(x, w, b) else None
+    return None if geometry is None else Call(x, w, b, geometry, dtype)
+
+
+def call_of_conv_transpose3d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
+                             output_padding: Any = 0, groups: Any = 1, dilation: Any = 1) -> Call | None:
+    """Takes the arguments of torch.conv_transpose3d. Returns None if PyTorch has to compute it."""
+    x, w, b, dtype = _autocast(input, weight, bias)
+    geometry = geometry_of(w, stride, padding, dilation, groups, True, output_padding) if serves(x, w, b) else None
+    return None if geometry is None else Call(x, w, b, geometry, dtype)
+
+
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints | str = 0,
            dilation: Ints = 1, groups: int = 1) -> Tensor:
     """As torch.nn.functional.conv3d. What the package does not serve is computed by PyTorch: other types and devices,
@@ -251,22 +285,20 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: In
 
     Under autocast it is computed in float32, and returned in the type that autocast was given.
     """
-    x, w, b, dtype = _autocast(input, weight, bias)
-    geometry = geometry_of(w, stride, padding, dilation, groups) if serves(x, w, b) else None
-    if geometry is None:
+    call = call_of_conv3d(input, weight, bias, stride, padding, dilation, groups)
+    if call is None:
         return torch_conv3d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[no-any-return]
-    return compute(x, w, b, geometry, dtype, Options())
+    return compute(*call, Options())
 
 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints = 0,
                      output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1) -> Tensor:
     """As torch.nn.functional.conv_transpose3d; see conv3d()."""
-    x, w, b, dtype = _autocast(input, weight, bias)
-    geometry = geometry_of(w, stride, padding, dilation, groups, True, output_padding) if serves(x, w, b) else None
-    if geometry is None:
+    call = call_of_conv_transpose3d(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    if call is None:
         return torch_conv_transpose3d(input, weight, bias, stride, padding,  # type: ignore[no-any-return]
                                       output_padding, groups, dilation)
-    return compute(x, w, b, geometry, dtype, Options())
+    return compute(*call, Options())
 
 
 def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype: torch.dtype | None,
