@@ -314,11 +314,12 @@ def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype
 
 def _by_pytorch(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry, dtype: torch.dtype | None) -> Tensor:
     _calls.left()
+    before = [first for first, _ in g.padding]
     with torch.autocast("cpu", enabled=False):
         if g.transposed:
-            y: Tensor = torch_conv_transpose3d(x, w, bias, g.stride, [one for one, _ in g.padding], g.output_padding,
-                                               g.groups, g.dilation)
+            y: Tensor = torch_conv_transpose3d(x, w, bias, g.stride, before, g.output_padding, g.groups, g.dilation)
         else:
-            y = torch_conv3d(F.pad(x, [one for pair in reversed(g.padding) for one in pair]), w, bias, g.stride, 0,
-                             g.dilation, g.groups)
+            # Only "same" pads more behind.
+            padding = before if all(first == last for first, last in g.padding) else "same"
+            y = torch_conv3d(x, w, bias, g.stride, padding, g.dilation, g.groups)
     return y if dtype is None else y.to(dtype)
