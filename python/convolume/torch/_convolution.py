@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .. import _core
-from . import _policy, _threads, _torch_cost
+from . import _calls, _policy, _threads, _torch_cost
 from ._problem import Geometry, Ints, Options, Problem, geometry_of
 
 _threads.use_team_of_pytorch()
+
+# PyTorch's functions. The attributes of its modules are others while accelerated() is on.
+torch_conv3d: Any = torch.conv3d
+torch_conv_transpose3d: Any = torch.conv_transpose3d
 
 _CLASSES = (Tensor, torch.nn.Parameter)
 _TYPES = (torch.float32, torch.float64)
@@ -68,7 +72,8 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> Any:
         x, w = ctx.saved_tensors
         mask = ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled():  # second derivatives are wanted
+        if torch.is_grad_enabled() or _is_watched() or not _has_address(dy):
+            # Second derivatives are wanted, or PyTorch needs to see its operator.
             return (*_differentiable_backward(dy, x, w, ctx.geometry, mask), None, None)
         x_at = _located(x)
         # torch.utils.checkpoint computes x again, and then the spectra belong to another tensor.
@@ -78,8 +83,17 @@ class _Convolution(torch.autograd.Function):
         dbias = x.new_empty(ctx.plan.y_shape[1]) if mask[2] else None
         dy, w = _with_rows(dy), _with_rows(w)
         addresses = [0 if one is None else one.data_ptr() for one in (dx, dw, dbias)]
-        ctx.plan.backward_at(x_at, _located(dy), _located(w), x_hat, *addresses, torch.get_num_threads())
+        _calls.timed(0, ctx.plan.backward_at, x_at, _located(dy), _located(w), x_hat, *addresses,
+                     torch.get_num_threads())
         return dx, dw, dbias, None, None
+
+
+def _has_address(dy: Tensor) -> bool:
+    try:
+        dy.data_ptr()
+    except RuntimeError:  # a batch of gradients (is_grads_batched)
+        return False
+    return True
 
 
 def _differentiable_backward(dy: Tensor, x: Tensor, w: Tensor, g: Geometry,
@@ -118,7 +132,28 @@ def serves(x: Any, w: Any, bias: Any) -> bool:
                              or not bias.is_cpu):
         return False
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg())
+    return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg() or _is_watched())
+
+
+# Every call asks for these numbers, so they are functions here. PyTorch has no public names for them.
+_dispatch_modes = torch._C._len_torch_dispatch_stack  # noqa: SLF001
+_function_modes = torch._C._len_torch_function_stack  # noqa: SLF001
+_has_transforms = torch._C._are_functorch_transforms_active  # noqa: SLF001
+_forward_mode = torch.autograd.forward_ad
+
+
+def _is_watched() -> bool:
+    """Returns whether PyTorch needs to see the operator: under modes, transforms of torch.func, and forward-mode
+    differentiation."""
+    if _dispatch_modes() or _has_transforms() or _forward_mode._current_level >= 0:  # noqa: SLF001
+        return True
+    return _function_modes() > 0 and _is_under_function_modes()
+
+
+def _is_under_function_modes() -> bool:
+    """Returns whether there is another mode than that of torch.set_default_device(), which does not count."""
+    modes = [torch._C._get_function_stack_at(one) for one in range(_function_modes())]  # noqa: SLF001
+    return any(type(mode).__module__ != "torch.utils._device" for mode in modes)
 
 
 def problem_of(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Problem:
@@ -140,9 +175,9 @@ def convolve(plan: _core.Plan, problem: Problem, x: Tensor, w: Tensor | _core.Pr
     x = _with_rows(x)  # once, and not in each pass
     if isinstance(w, Tensor) and torch.is_grad_enabled() and (
             x.requires_grad or w.requires_grad or (bias is not None and bias.requires_grad)):
-        y: Tensor = _Convolution.apply(x, w, bias, plan, problem.geometry)  # type: ignore[no-untyped-call]
+        y: Tensor = _calls.timed(1, _Convolution.apply, x, w, bias, plan, problem.geometry)
     else:
-        y = run_forward(plan, x, w, bias)
+        y = _calls.timed(1, run_forward, plan, x, w, bias)
     if problem.channels_last and _torch_cost.uses_onednn(problem):  # otherwise PyTorch's result would be contiguous
         y = y.contiguous(memory_format=torch.channels_last_3d)
     return y if dtype is None else y.to(dtype)
@@ -166,37 +201,63 @@ def autocast(x: Any, w: Any, bias: Any) -> tuple[Any, Any, Any, torch.dtype | No
     return x.float(), w.float(), None if bias is None else bias.float(), torch.get_autocast_dtype("cpu")
 
 
-def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype: torch.dtype | None,
-            options: Options) -> Tensor | None:
-    """Convolves tensors that serves() accepts, and returns a result of this type. None means that PyTorch has to
-    compute it: no engine serves it, or the policy says so."""
-    problem = problem_of(x, w, bias, geometry)
-    plan = _policy.decide(problem, options).plan
-    return None if plan is None else convolve(plan, problem, x, w, bias, dtype)
+class Call(NamedTuple):
+    """What compute() takes: tensors that serves() accepts, a geometry, and the type of the result (None: that of x)."""
+
+    x: Tensor
+    w: Tensor
+    bias: Tensor | None
+    geometry: Geometry
+    dtype: torch.dtype | None
+
+
+def call_of_conv3d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+                   groups: Any = 1) -> Call | None:
+    """Takes the arguments of torch.conv3d. Returns None if PyTorch has to compute it."""
+    x, w, b, dtype = autocast(input, weight, bias)
+    geometry = geometry_of(w, stride, padding, dilation, groups) if serves(x, w, b) else None
+    return None if geometry is None else Call(x, w, b, geometry, dtype)
+
+
+def call_of_conv_transpose3d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
+                             output_padding: Any = 0, groups: Any = 1, dilation: Any = 1) -> Call | None:
+    """Takes the arguments of torch.conv_transpose3d. Returns None if PyTorch has to compute it."""
+    x, w, b, dtype = autocast(input, weight, bias)
+    geometry = geometry_of(w, stride, padding, dilation, groups, True, output_padding) if serves(x, w, b) else None
+    return None if geometry is None else Call(x, w, b, geometry, dtype)
+
+
+def compute(call: Call | None, options: Options) -> Tensor | None:
+    """Returns the result of a call. None means that PyTorch has to compute it: there is no call, no engine serves it,
+    or the policy says so."""
+    if call is not None:
+        problem = problem_of(call.x, call.w, call.bias, call.geometry)
+        plan = _policy.decide(problem, options).plan
+        if plan is not None:
+            return convolve(plan, problem, call.x, call.w, call.bias, call.dtype)
+    _calls.left()
+    return None
 
 
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints | str = 0,
            dilation: Ints = 1, groups: int = 1) -> Tensor:
     """As torch.nn.functional.conv3d. What the package does not serve is computed by PyTorch: other types and devices,
-    tensors of other classes, and everything under tracers.
+    tensors of other classes, and everything under tracers, modes and transforms.
 
     Under autocast it is computed in float32, and returned in the type that autocast was given.
     """
-    x, w, b, dtype = autocast(input, weight, bias)
-    geometry = geometry_of(w, stride, padding, dilation, groups) if serves(x, w, b) else None
-    y = None if geometry is None else compute(x, w, b, geometry, dtype, Options())
+    y = compute(call_of_conv3d(input, weight, bias, stride, padding, dilation, groups), Options())
     if y is None:
-        return F.conv3d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[arg-type]
+        return torch_conv3d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[no-any-return]
     return y
 
 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints = 0,
                      output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1) -> Tensor:
     """As torch.nn.functional.conv_transpose3d; see conv3d()."""
-    x, w, b, dtype = autocast(input, weight, bias)
-    geometry = geometry_of(w, stride, padding, dilation, groups, True, output_padding) if serves(x, w, b) else None
-    y = None if geometry is None else compute(x, w, b, geometry, dtype, Options())
+    call = call_of_conv_transpose3d(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    y = compute(call, Options())
     if y is None:
-        return F.conv_transpose3d(input, weight, bias, stride, padding,  # type: ignore[arg-type]
-                                  output_padding, groups, dilation)  # type: ignore[arg-type]
+        return torch_conv_transpose3d(input, weight, bias, stride, padding,  # type: ignore[no-any-return]
+                                      output_padding, groups, dilation)
     return y

@@ -54,9 +54,10 @@ def _plan_of(problem: Problem, options: Options) -> _core.Plan:
     g = problem.geometry
     # In the budget of a plan, 0 means no limit.
     budget = 0 if options.memory_budget is None else max(options.memory_budget, 1)
-    return ConvPlan(tuple(problem.x_shape), tuple(problem.w_shape), dtype=_TYPES[problem.dtype], stride=g.stride,
-                    padding=g.padding, dilation=g.dilation, groups=g.groups, bias=problem.bias > 0, transposed=g.transposed,
-                    output_padding=g.output_padding, want=problem.want, memory_budget=budget)._plan  # noqa: SLF001
+    plan = ConvPlan(tuple(problem.x_shape), tuple(problem.w_shape), dtype=_TYPES[problem.dtype], stride=g.stride,
+                    padding=g.padding, dilation=g.dilation, groups=g.groups, bias=problem.bias > 0,
+                    transposed=g.transposed, output_padding=g.output_padding, want=problem.want, memory_budget=budget)
+    return plan._plan  # noqa: SLF001
 
 
 def _decided(problem: Problem, options: Options) -> Decision:

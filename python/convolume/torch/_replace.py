@@ -50,8 +50,9 @@ class Report:
         rows = self.rows
         cells = [("layer", "convolution", "input", "", "ours", "PyTorch", "reason")]
         for row in rows:
-            shape = "" if row.x_shape is None else "x".join(map(str, row.x_shape)) + ("" if row.training else ", inference")
-            cells.append((row.name, row.layer, shape, "replaced" if row.replaced else "kept", _milliseconds(row.ours_ms),
+            pass_ = "" if row.x_shape is None or row.training else ", inference"
+            cells.append((row.name, row.layer, "x".join(map(str, row.x_shape or ())) + pass_,
+                          "replaced" if row.replaced else "kept", _milliseconds(row.ours_ms),
                           _milliseconds(row.torch_ms), row.reason))
         widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells)
@@ -67,9 +68,12 @@ def _rows(name: str, text: str, against: str, layer: nn.Module | None) -> list[R
         return [Row(name, text, False, against or "it was restored")]
     if not state.seen:
         return [Row(name, text, True, "decided at its first call")]
-    return [Row(name, text, one.plan is not None, one.reason, shape, training, *(None if seconds is None else seconds * 1e3
-                                                                            for seconds in (one.ours, one.theirs)))
-            for (shape, training), one in state.seen.items()]
+    return [Row(name, text, one.plan is not None, one.reason, shape, training, _thousand(one.ours),
+                _thousand(one.theirs)) for (shape, training), one in state.seen.items()]
+
+
+def _thousand(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
 
 
 class _State:
@@ -173,7 +177,8 @@ class _Conv3d(_Replaced):
             padding = layer.padding
             if layer.padding_mode != "zeros":
                 # The same names of padding as those of torch.nn.functional.pad.
-                x = nn.functional.pad(x, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)  # noqa: SLF001
+                around = layer._reversed_padding_repeated_twice  # noqa: SLF001
+                x = nn.functional.pad(x, around, mode=layer.padding_mode)
                 padding = 0
             geometry = geometry_of(w, layer.stride, padding, layer.dilation, layer.groups)
             y = None if geometry is None else _convolve(state, layer, x, w, b, geometry, dtype)
@@ -187,8 +192,8 @@ class _ConvTranspose3d(_Replaced):
         y = None
         x, w, b, dtype = _convolution.autocast(input, layer.weight, layer.bias)
         if layer.padding_mode == "zeros" and _convolution.serves(x, w, b):
-            more = layer._output_padding(input, output_size, layer.stride, layer.padding, layer.kernel_size, 3,  # noqa: SLF001
-                                         layer.dilation)
+            more = layer._output_padding(input, output_size, layer.stride, layer.padding,  # noqa: SLF001
+                                         layer.kernel_size, 3, layer.dilation)
             geometry = geometry_of(w, layer.stride, layer.padding, layer.dilation, layer.groups, True, more)
             y = None if geometry is None else _convolve(self.__dict__[_STATE], layer, x, w, b, geometry, dtype)
         return super().forward(input, output_size) if y is None else y  # type: ignore[misc,no-any-return]
@@ -234,7 +239,8 @@ def _text(layer: Any) -> str:
 
 def _layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """Returns the convolutions of a model, each once, with the first of its names."""
-    return [(name, layer) for name, layer in model.named_modules() if isinstance(layer, (nn.Conv3d, nn.ConvTranspose3d))]
+    return [(name, layer) for name, layer in model.named_modules()
+            if isinstance(layer, (nn.Conv3d, nn.ConvTranspose3d))]
 
 
 def replace_conv3d(model: nn.Module, where: Where | None = None, policy: str = "fastest",
@@ -245,8 +251,8 @@ def replace_conv3d(model: nn.Module, where: Where | None = None, policy: str = "
     layers. `policy` says which calls of them the package computes, and PyTorch the others: "fastest", those that are
     expected to be faster by models that read neither the clock nor the number of threads; "tuned", those that were
     measured to be faster, once for each problem and number of threads; "always", all that are served. `memory_budget`
-    limits the bytes of spectra that a layer keeps from forward to backward; None means no limit. Replacing again changes
-    the options. A model that is pickled while it is replaced needs this package when it is loaded.
+    limits the bytes of spectra that a layer keeps from forward to backward; None means no limit. Replacing again
+    changes the options. A model that is pickled while it is replaced needs this package when it is loaded.
 
     Raises ValueError for other policies, and for a negative budget.
     """

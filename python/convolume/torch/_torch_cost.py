@@ -29,8 +29,8 @@ class _Sizes(NamedTuple):
 # Shares of the peak of multiply-adds that oneDNN reaches: forward; in the gradients; in those with a stride, or with
 # less results than lanes; depthwise forward; and in loops that are not vectorised.
 _FORWARD, _FEW_FORWARD, _BACKWARD, _SLOW_BACKWARD, _DEPTHWISE, _SCALAR = 1.0, 0.6, 0.6, 0.3, 0.17, 0.03
-# The share that the matrix product of unfolded tensors reaches, and seconds of a core to unfold an element, or to add it
-# back ("fold"). Training takes so many times as long as the forward pass.
+# The share that the matrix product of unfolded tensors reaches, and seconds of a core to unfold an element, or to add
+# it back ("fold"). Training takes so many times as long as the forward pass.
 _GEMM, _UNFOLD, _FOLD, _UNFOLD_TRAINING, _FOLD_TRAINING = 0.8, 1.3e-9, 4.4e-9, 3.2, 2.3
 # Bytes per second of tensors that are written: those that the C library keeps, and larger ones, whose pages are new.
 _WRITE, _WRITE_NEW, _NEW = 12e9, 3e9, 32_000_000

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .. import _core
@@ -49,6 +48,7 @@ def _key(problem: Problem, plan: _core.Plan) -> str:
 def _measured(problem: Problem, plan: _core.Plan) -> tuple[float, float]:
     from . import _convolution
     g = problem.geometry
+    before = [first for first, _ in g.padding]
     layout = torch.channels_last_3d if problem.channels_last else torch.contiguous_format
     generator = torch.Generator().manual_seed(0)
 
@@ -65,11 +65,13 @@ def _measured(problem: Problem, plan: _core.Plan) -> tuple[float, float]:
 
         def theirs() -> Tensor:
             if g.transposed:
-                return F.conv_transpose3d(x, w, bias, g.stride, [one for one, _ in g.padding], g.output_padding, g.groups,
-                                          g.dilation)
-            even = all(first == last for first, last in g.padding)
-            padded = x if even else F.pad(x, [one for pair in reversed(g.padding) for one in pair])
-            return F.conv3d(padded, w, bias, g.stride, [one for one, _ in g.padding] if even else 0, g.dilation, g.groups)
+                y: Tensor = _convolution.torch_conv_transpose3d(x, w, bias, g.stride, before, g.output_padding,
+                                                                g.groups, g.dilation)
+            else:
+                # Only "same" pads more behind.
+                padding = before if all(first == last for first, last in g.padding) else "same"
+                y = _convolution.torch_conv3d(x, w, bias, g.stride, padding, g.dilation, g.groups)
+            return y
 
         inputs = [one for one in (x, w) if one.requires_grad]
         return _in_turn(_training(own, inputs), _training(theirs, inputs))
