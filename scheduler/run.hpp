@@ -32,7 +32,7 @@ namespace convolume::scheduler {
 ///   spinning workers stop.
 ///
 /// If the scheduler has a HelperPool, the caller asks it for helpers, once in a run, as soon as it has tasks for them.
-/// These helpers stay until the run is over. They sleep on `bell_` meanwhile, where others leave.
+/// These helpers stay until the run is over, and sleep on `bell_` while there is no task. Helpers of TBB leave instead.
 ///
 /// An invitation may be read long after its run. Therefore it shares the ownership of this object. A helper that comes
 /// when no run is on waits for another invitation or goes away. Unread invitations stay valid for the next run.

@@ -73,6 +73,7 @@ NB_MODULE(_core, m) {
     const convolume::SlabStatistics memory = Runtime::get().memory().statistics();
     nb::dict all;
     all["calls"] = counters.calls.load();
+    all["team_calls"] = counters.team_calls.load();
     all["plans"] = counters.plans.load();
     all["copies"] = counters.copies.load();
     all["copied_bytes"] = counters.copied_bytes.load();

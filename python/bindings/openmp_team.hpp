@@ -22,11 +22,12 @@ class OpenMpTeam final : public HelperPool {
   /// The use of the team by a caller, for the lifetime of this object.
   class Use {
    public:
-    Use();
+    /// Calls on one thread need no team.
+    explicit Use(int threads);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
-    /// Returns whether this caller has the team. It has not if there is none, or another caller uses it.
+    /// Returns whether this caller has the team: it needs one, there is one, and no other caller uses it.
     explicit operator bool() const noexcept { return held_; }
 
    private:

@@ -176,8 +176,8 @@ nb::tuple backward(const Plan& plan, nb::handle x, nb::handle dy, nb::handle w, 
   return nb::make_tuple(dx, dw, dbias);
 }
 
-/// A tensor of another library: its address, and its strides in elements, as tensor_at() takes them. Whoever passes it
-/// answers for its shape, its type, and rows that are contiguous along X. A result has only an address, and is dense;
+/// A tensor of another library: its address, and its strides in elements, as tensor_at() takes them. The caller
+/// guarantees its shape, its type, and rows that are contiguous along X. A result has only an address, and is dense;
 /// 0 means that it is not wanted.
 using Located = std::pair<std::uintptr_t, std::vector<index_t>>;
 

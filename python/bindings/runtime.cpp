@@ -101,6 +101,9 @@ Scheduler& Runtime::team_scheduler(int threads) {
 }
 
 CallThreads::CallThreads(int threads)
-    : scheduler_(team_ ? Runtime::get().team_scheduler(threads) : Runtime::get().scheduler(threads)) {}
+    : team_(Runtime::get().checked(threads)),
+      scheduler_(team_ ? Runtime::get().team_scheduler(threads) : Runtime::get().scheduler(threads)) {
+  if (team_) Runtime::get().counters().team_calls.fetch_add(1, std::memory_order_relaxed);
+}
 
 }  // namespace convolume::python

@@ -53,18 +53,18 @@ class Runtime {
   /// the process. set_threads(0) returns to one per physical core. Throw InvalidArgument for negative numbers.
   int threads() const;
   void set_threads(int threads);
+  /// Returns the threads of a call that names so many; 0 means threads(). Throws InvalidArgument for negative numbers.
+  int checked(int threads) const;
   /// Replaces the number of this thread of Python; 0 removes it. Returns the one before.
   static int exchange_thread_local(int threads);
 
   struct Counters {
-    std::atomic<std::int64_t> calls{0}, copies{0}, copied_bytes{0}, plans{0};
+    std::atomic<std::int64_t> calls{0}, team_calls{0}, copies{0}, copied_bytes{0}, plans{0};
   };
   Counters& counters() noexcept { return counters_; }
 
  private:
   Runtime() = default;
-
-  int checked(int threads) const;
 
   SlabResource memory_;
   std::atomic<int> threads_{0};          // 0: default_

@@ -215,7 +215,7 @@ def _restored(version: int, arguments: tuple[Any, ...]) -> ConvPlan:
     return plan
 
 
-_plans: Kept[_core.Plan] = Kept()
+_plans: Kept[_core.Plan] = Kept(plans=True)
 
 
 def plans_kept() -> int:

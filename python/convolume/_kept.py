@@ -16,9 +16,11 @@ class Kept(Generic[_T]):
 
     MOST = 256
 
-    def __init__(self) -> None:
+    def __init__(self, plans: bool = False) -> None:
+        """`plans` says that hits() counts this table."""
         self._values: dict[Hashable, _T] = {}
-        self.hits = 0  # calls of get() that found a value
+        self.of_plans = plans
+        self.hits = 0  # calls that found a value
         self._lock = threading.RLock()  # a destructor or a signal handler may call the package meanwhile
         _all.add(self)
 
@@ -51,8 +53,8 @@ class Kept(Generic[_T]):
 
 
 def hits() -> int:
-    """Returns the calls that found what they needed, of all that is kept."""
-    return sum(kept.hits for kept in _all)
+    """Returns the calls that found their plan."""
+    return sum(kept.hits for kept in list(_all) if kept.of_plans)
 
 
 def _renew_locks() -> None:

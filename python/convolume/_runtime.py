@@ -28,8 +28,8 @@ def threads(number: int) -> Iterator[None]:
 def statistics() -> dict[str, int]:
     """Returns what the package has counted since it was imported.
 
-    `calls` of the library, `plans` that were made, `plans_kept` for conv3d(), `plan_hits` of calls that
-    found theirs, `copies` of arrays whose rows were not
+    `calls` of the library, `team_calls` that had the threads of another package (PyTorch), `plans` that were made,
+    `plans_kept` for conv3d(), `plan_hits` of calls that found theirs, `copies` of arrays whose rows were not
     contiguous and their `copied_bytes`, and bytes of results and scratch: `live_bytes`, `peak_bytes` and `held_bytes`.
     """
     return {**_core.statistics(), "plans_kept": _convolution.plans_kept(),

@@ -81,7 +81,7 @@ class _Convolution(torch.autograd.Function):
         dx = _empty(x.shape, x) if mask[0] else None
         dw = _empty(w.shape, x) if mask[1] else None
         dbias = x.new_empty(ctx.plan.y_shape[1]) if mask[2] else None
-        dy, w = _with_rows(dy), _with_rows(w)
+        dy, w = _with_rows(dy.resolve_neg()), _with_rows(w)
         addresses = [0 if one is None else one.data_ptr() for one in (dx, dw, dbias)]
         _calls.timed(0, ctx.plan.backward_at, x_at, _located(dy), _located(w), x_hat, *addresses,
                      torch.get_num_threads())
@@ -129,7 +129,7 @@ def serves(x: Any, w: Any, bias: Any) -> bool:
     if x.layout is not torch.strided or w.layout is not torch.strided or x.dim() not in (4, 5) or x.numel() == 0:
         return False
     if bias is not None and (type(bias) not in _CLASSES or bias.dtype is not x.dtype or bias.dim() != 1
-                             or not bias.is_cpu):
+                             or not bias.is_cpu or bias.is_neg() or bias.numel() == 0):
         return False
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
     return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg() or _is_watched())

@@ -2,6 +2,8 @@
 """Which convolutions the package computes, and by which plan."""
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +34,16 @@ class Decision:
     theirs: float | None = None
 
 
-decisions: Kept[Decision] = Kept()
+decisions: Kept[Decision] = Kept(plans=True)
+_deciding = threading.RLock()  # one decision at a time: measurements would disturb each other
+
+
+def _renew_lock() -> None:
+    global _deciding
+    _deciding = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def threads_for(options: Options) -> int:
@@ -45,8 +56,11 @@ def decide(problem: Problem, options: Options) -> Decision:
     key = (problem, options, threads_for(options))
     found = decisions.get(key)
     if found is None:
-        found = _decided(problem, options)
-        decisions.add(key, found)
+        with _deciding:
+            found = decisions.get(key)
+            if found is None:
+                found = _decided(problem, options)
+                decisions.add(key, found)
     return found
 
 
@@ -69,7 +83,7 @@ def _decided(problem: Problem, options: Options) -> Decision:
         return Decision(None, f"not served: bias has {problem.bias} values for {plan.y_shape[1]} channels")
     if options.policy == "tuned":
         from ._tuned import measured_seconds
-        ours, theirs, how = *measured_seconds(problem, plan), "measured"
+        ours, theirs, how = *measured_seconds(problem, options, plan), "measured"
         faster = ours < theirs
     else:
         ours, theirs, how = _expected(problem, plan), _torch_cost.seconds_of_torch(problem, plan.y_shape), "expected"

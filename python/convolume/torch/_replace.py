@@ -64,7 +64,7 @@ def _milliseconds(value: float | None) -> str:
 
 def _rows(name: str, text: str, against: str, layer: nn.Module | None) -> list[Row]:
     state = None if layer is None else _state(layer)
-    if state is None:
+    if state is None or not isinstance(layer, _Replaced):
         return [Row(name, text, False, against or "it was restored")]
     if not state.seen:
         return [Row(name, text, True, "decided at its first call")]
@@ -83,8 +83,21 @@ class _State:
         self.options = options
         self.seen: dict[tuple[tuple[int, ...], bool], Decision] = {}  # by shape, and whether gradients were wanted
         self.frozen: _Frozen | None = None
-        self.left: Any = None  # what _call_of() returned for a call that was left to PyTorch
+        self._left: set[object] = set()  # what call_of() returned for calls that were left to PyTorch
         self._last: tuple[Problem | None, int, Decision | None] = (None, 0, None)
+
+    def __reduce__(self) -> Any:
+        return _State, (self.options,)
+
+    def is_left(self, call: object) -> bool:
+        """Returns whether such a call was left to PyTorch before."""
+        return call in self._left
+
+    def leave(self, call: object) -> None:
+        if call is not None:
+            if len(self._left) >= Kept.MOST:
+                self._left.clear()
+            self._left.add(call)
 
     def decide(self, problem: Problem) -> Decision:
         """Returns who computes a problem, and remembers it for the report."""
@@ -151,25 +164,27 @@ class _Replaced:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Classes are made when layers are replaced, so a pickle names the class that was replaced.
-        attributes = {name: value for name, value in self.__dict__.items() if name != _STATE}
-        state: _State = self.__dict__[_STATE]
-        return _new_layer, (self.original, *state.options), attributes
+        if nn.utils.parametrize.is_parametrized(self):  # type: ignore[arg-type]
+            return super().__reduce_ex__(protocol)  # PyTorch says how such a layer can be stored
+        return _new_layer, (self.original,), self.__dict__
 
 
-def _call_of(x: Tensor, w: Tensor) -> object:
-    """Returns what a decision depends on, as far as it may change between calls of a layer; None if it is no tensor."""
+def _call_of(layer: Any, x: Tensor, w: Tensor, bias: Tensor | None) -> object:
+    """Returns what a decision depends on, as far as it may change between calls of a layer; None if x is no tensor."""
     if type(x) is not Tensor:
         return None
-    return (x.shape, x.stride(), x.dtype, x.requires_grad, w.requires_grad, torch.is_grad_enabled(),
-            torch.get_num_threads())
+    return (x.shape, x.stride(), x.dtype, x.requires_grad, w.shape, w.requires_grad, None if bias is None else bias.shape,
+            layer.stride, layer.padding, layer.dilation, layer.groups, torch.is_grad_enabled(), torch.get_num_threads())
 
 
 class _Conv3d(_Replaced):
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         layer: Any = self
-        state: _State = self.__dict__[_STATE]
-        call = _call_of(input, weight)
-        if call is not None and call == state.left:  # in small layers the checks below would take long
+        state: _State | None = self.__dict__.get(_STATE)
+        if state is None:  # it was restored while it was parametrized
+            return super()._conv_forward(input, weight, bias)  # type: ignore[misc,no-any-return]
+        call = _call_of(self, input, weight, bias)
+        if state.is_left(call):  # in small layers the checks below would take long
             return super()._conv_forward(input, weight, bias)  # type: ignore[misc,no-any-return]
         y = None
         x, w, b, dtype = _convolution.autocast(input, weight, bias)
@@ -182,21 +197,33 @@ class _Conv3d(_Replaced):
                 padding = 0
             geometry = geometry_of(w, layer.stride, padding, layer.dilation, layer.groups)
             y = None if geometry is None else _convolve(state, layer, x, w, b, geometry, dtype)
-            state.left = call if y is None else None
+            if y is None:
+                state.leave(call)
         return super()._conv_forward(input, weight, bias) if y is None else y  # type: ignore[misc,no-any-return]
 
 
 class _ConvTranspose3d(_Replaced):
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         layer: Any = self
+        state: _State | None = self.__dict__.get(_STATE)
+        if state is None or layer.padding_mode != "zeros":
+            return super().forward(input, output_size)  # type: ignore[misc,no-any-return]
+        weight, bias = layer.weight, layer.bias  # once, because a parametrization computes them
+        more = layer._output_padding(input, output_size, layer.stride, layer.padding,  # noqa: SLF001
+                                     layer.kernel_size, 3, layer.dilation)
+        call = _call_of(self, input, weight, bias) if output_size is None else None
         y = None
-        x, w, b, dtype = _convolution.autocast(input, layer.weight, layer.bias)
-        if layer.padding_mode == "zeros" and _convolution.serves(x, w, b):
-            more = layer._output_padding(input, output_size, layer.stride, layer.padding,  # noqa: SLF001
-                                         layer.kernel_size, 3, layer.dilation)
-            geometry = geometry_of(w, layer.stride, layer.padding, layer.dilation, layer.groups, True, more)
-            y = None if geometry is None else _convolve(self.__dict__[_STATE], layer, x, w, b, geometry, dtype)
-        return super().forward(input, output_size) if y is None else y  # type: ignore[misc,no-any-return]
+        if not state.is_left(call):
+            x, w, b, dtype = _convolution.autocast(input, weight, bias)
+            if _convolution.serves(x, w, b):
+                geometry = geometry_of(w, layer.stride, layer.padding, layer.dilation, layer.groups, True, more)
+                y = None if geometry is None else _convolve(state, layer, x, w, b, geometry, dtype)
+                if y is None:
+                    state.leave(call)
+        if y is None:
+            return nn.functional.conv_transpose3d(input, weight, bias, layer.stride, layer.padding, more, layer.groups,
+                                                  layer.dilation)
+        return y
 
 
 _classes: dict[type[nn.Module], type[nn.Module]] = {}
@@ -214,16 +241,29 @@ def _class_for(original: type[nn.Module]) -> type[nn.Module]:
     return found
 
 
-def _new_layer(original: type[nn.Module], policy: str, memory_budget: int | None) -> nn.Module:
+def _new_layer(original: type[nn.Module]) -> nn.Module:
     made: Any = _class_for(original)
-    layer: nn.Module = made.__new__(made)
-    layer.__dict__[_STATE] = _State(Options(policy, memory_budget))
-    return layer
+    return made.__new__(made)  # type: ignore[no-any-return]
+
+
+def _change_class(layer: nn.Module, change: Callable[[type[nn.Module]], type[nn.Module]]) -> None:
+    """Gives a layer another class. PyTorch makes a class for each parametrized layer, which then has another base."""
+    kind = type(layer)
+    if nn.utils.parametrize.is_parametrized(layer) and kind.__name__.startswith("Parametrized"):
+        kind.__bases__ = (change(kind.__bases__[0]),)
+    else:
+        layer.__class__ = change(kind)
+
+
+def _original_of(kind: type[nn.Module]) -> type[nn.Module]:
+    return kind.original if kind in _classes.values() else kind  # type: ignore[attr-defined,no-any-return]
 
 
 def _reason_against(layer: nn.Module) -> str:
     """Returns why a layer is kept, or an empty text."""
     kind = type(layer)
+    if isinstance(layer, nn.modules.lazy.LazyModuleMixin):
+        return "its shape is not known yet; run a pass first"
     if isinstance(layer, nn.ConvTranspose3d):
         return "" if kind.forward is nn.ConvTranspose3d.forward else f"{kind.__name__} has its own forward()"
     own = any(getattr(kind, name) is not getattr(nn.Conv3d, name) for name in ("forward", "_conv_forward"))
@@ -265,7 +305,7 @@ def replace_conv3d(model: nn.Module, where: Where | None = None, policy: str = "
         elif not isinstance(layer, _Replaced):
             against = _reason_against(layer)
             if not against:
-                layer.__class__ = _class_for(type(layer))
+                _change_class(layer, _class_for)
         if not against:
             layer.__dict__[_STATE] = _State(options)
         layers.append((name, text, against, weakref.ref(layer)))
@@ -276,8 +316,7 @@ def restore_conv3d(model: nn.Module) -> None:
     """Undoes replace_conv3d() and freeze()."""
     for _, layer in _layers(model):
         layer.__dict__.pop(_STATE, None)
-        if type(layer) in _classes.values():
-            layer.__class__ = type(layer).original  # type: ignore[attr-defined]
+        _change_class(layer, _original_of)
 
 
 def freeze(model: nn.Module) -> None:

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""A model of the time that PyTorch takes for a convolution (docs/performance/pytorch_model.md)."""
+"""A model of the time that PyTorch takes for a convolution (docs/performance/log/pytorch.md)."""
 from __future__ import annotations
 
 import math
@@ -27,7 +27,7 @@ class _Sizes(NamedTuple):
 
 
 # Shares of the peak of multiply-adds that oneDNN reaches: forward; in the gradients; in those with a stride, or with
-# less results than lanes; depthwise forward; and in loops that are not vectorised.
+# fewer results than lanes; depthwise forward; and in loops that are not vectorised.
 _FORWARD, _FEW_FORWARD, _BACKWARD, _SLOW_BACKWARD, _DEPTHWISE, _SCALAR = 1.0, 0.6, 0.6, 0.3, 0.17, 0.03
 # The share that the matrix product of unfolded tensors reaches, and seconds of a core to unfold an element, or to add
 # it back ("fold"). Training takes so many times as long as the forward pass.
@@ -55,7 +55,7 @@ def _sizes(problem: Problem, y_shape: Sequence[int]) -> _Sizes:
 def uses_onednn(problem: Problem) -> bool:
     """Returns whether PyTorch uses oneDNN, if it has several threads. Otherwise it unfolds x, and multiplies matrices.
 
-    This is the rule of 2.13, for floats: large batches, groups, wide kernels, and all but small inputs.
+    This is the rule of 2.13, for floats: several samples, groups, wide kernels, and all but small inputs.
     """
     x = (1, *problem.x_shape) if len(problem.x_shape) == 4 else problem.x_shape
     if problem.dtype is not torch.float32 or not torch.backends.mkldnn.is_available():

@@ -9,39 +9,37 @@ import torch
 from torch import Tensor
 
 from .. import _core
-from ._problem import Problem
+from ._problem import Options, Problem
 
 _SECONDS, _LEAST, _MOST = 0.3, 3, 50  # for both sides together; calls of each
 
 
-def measured_seconds(problem: Problem, plan: _core.Plan) -> tuple[float, float]:
+def measured_seconds(problem: Problem, options: Options, plan: _core.Plan) -> tuple[float, float]:
     """Returns the seconds of a call with its gradients, ours and PyTorch's, with the threads of now.
 
     They come from the wisdom store if it has them. Otherwise both are measured in turn: the median of their calls.
     """
-    key = _key(problem, plan)
-    known = _core.find_wisdom(key)
-    if known is not None:
-        try:
-            ours, theirs = map(float, known.split())
-            return ours, theirs
-        except ValueError:
-            pass  # not a text of ours: measure again
+    key = _key(problem, options, plan)
+    try:
+        ours, theirs = map(float, (_core.find_wisdom(key) or "").split())
+        return ours, theirs
+    except (OSError, ValueError):  # the store has no such key, or cannot be read: measure
+        pass
     ours, theirs = _measured(problem, plan)
     try:
         _core.store_wisdom(key, f"{ours:.3g} {theirs:.3g}")
-    except OSError:
+    except (OSError, _core.FormatError):
         pass  # the times are still valid; the next process measures again
     return ours, theirs
 
 
-def _key(problem: Problem, plan: _core.Plan) -> str:
+def _key(problem: Problem, options: Options, plan: _core.Plan) -> str:
     g = problem.geometry
-    parts = ["torch", torch.__version__, _core.version(), _core.machine_row(), f"threads={torch.get_num_threads()}",
+    parts = ["torch", torch.__version__, _core.version(), _core.cpu_name(), _core.machine_row(), f"threads={torch.get_num_threads()}",
              f"x={tuple(problem.x_shape)}", f"w={tuple(problem.w_shape)}", str(problem.dtype), f"bias={problem.bias}",
              f"stride={g.stride}", f"padding={g.padding}", f"dilation={g.dilation}", f"groups={g.groups}",
              f"transposed={g.transposed}", f"output_padding={g.output_padding}", f"want={'+'.join(problem.want)}",
-             f"channels_last={problem.channels_last}", plan.choice]
+             f"channels_last={problem.channels_last}", f"budget={options.memory_budget}", plan.choice]
     return " ".join(parts).replace("=", ":")  # in the store, "=" ends a key
 
 
@@ -56,7 +54,9 @@ def _measured(problem: Problem, plan: _core.Plan) -> tuple[float, float]:
         made = torch.randn(shape, generator=generator, dtype=problem.dtype, device="cpu")
         return (made.contiguous(memory_format=layout) if len(shape) == 5 else made).requires_grad_(wanted)
 
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+    # Hooks of the program must not see what is saved here.
+    unhooked = torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one)
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False), unhooked:
         x, w = tensor(problem.x_shape, "dx" in problem.want), tensor(problem.w_shape, "dw" in problem.want)
         bias = tensor(torch.Size(plan.y_shape[1:2]), False) if problem.bias > 0 else None
 

@@ -119,6 +119,18 @@ def test_the_memory_format_of_the_result_is_that_of_pytorch(batch, dtype):
         torch.testing.assert_close(mine, wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_negative_views_are_read_as_pytorch_reads_them():
+    x, w, bias = tensors((1, 2, 3, 3, 1), (2, 2, 3, 3, 1))
+    dy = torch._neg_view(torch.ones(1, 2, 1, 1, 1, dtype=torch.float64))  # noqa: SLF001
+    negative = torch._neg_view(bias.detach())  # noqa: SLF001
+    found = ours.conv3d(x, w, negative)
+    wanted = F.conv3d(x, w, negative)
+    torch.testing.assert_close(found, wanted)
+    for one, other in zip(torch.autograd.grad(ours.conv3d(x, w, bias), (x, w, bias), dy),
+                          torch.autograd.grad(F.conv3d(x, w, bias), (x, w, bias), dy)):
+        torch.testing.assert_close(one, other)
+
+
 def test_a_weight_that_changes_between_calls_is_seen():
     x, w, _ = tensors((1, 16, 8, 8, 8), (16, 16, 3, 3, 3), torch.float32)
     for change in (lambda: w.data.mul_(2), lambda: w.detach().numpy().__imul__(0.5), lambda: w.data.copy_(torch.randn(w.shape))):
@@ -223,6 +235,7 @@ def test_other_types_devices_and_empty_batches_go_to_pytorch():
     lambda f: f(torch.randn(1, 2, 4, 4, 4), torch.randn(2, 2, 3, 3, 3), padding="half"),
     lambda f: f(torch.randn(1, 2, 4, 4, 4), torch.randn(2, 2, 3, 3, 3), padding="same", stride=2),
     lambda f: f(torch.randn(1, 2, 4, 4, 4), torch.randn(2, 2, 3, 3, 3), torch.randn(5)),
+    lambda f: f(torch.randn(1, 2, 4, 4, 4), torch.randn(2, 2, 3, 3, 3), torch.randn(0)),
     lambda f: f(torch.randn(1, 2, 4, 4, 4), torch.randn(2, 2, 3, 3, 3), groups=3),
     lambda f: f(torch.randn(1, 2, 4, 4, 4).to_sparse(), torch.randn(2, 2, 3, 3, 3)),
     lambda f: f(None, torch.randn(2, 2, 3, 3, 3)),

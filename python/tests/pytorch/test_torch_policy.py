@@ -1,11 +1,13 @@
 """Policies: who computes a layer, the report about it, and what is kept."""
 import os
 import pickle
+import threading
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+import torch.utils.checkpoint  # noqa: E402
 from torch import nn  # noqa: E402
 
 import convolume  # noqa: E402
@@ -17,7 +19,7 @@ from convolume.torch import _policy, _problem, _torch_cost, _tuned  # noqa: E402
 def _fresh(monkeypatch, tmp_path):
     """Forgets decisions, and has a wisdom store of its own."""
     monkeypatch.setenv("CONVOLUME_WISDOM", str(tmp_path / "wisdom"))
-    monkeypatch.setattr(_policy, "decisions", type(_policy.decisions)())
+    monkeypatch.setattr(_policy, "decisions", type(_policy.decisions)(plans=True))
 
 
 def small_and_large():
@@ -40,7 +42,7 @@ def test_wrong_options_are_named(arguments, text):
 def test_the_fastest_policy_takes_large_layers_and_leaves_tiny_ones():
     model = small_and_large()
     report = ours.replace_conv3d(model)
-    assert [(row.replaced, row.reason, row.x_shape) for row in report.rows] == [(True, "decided at its first call", None)] * 2
+    assert [(row.replaced, row.reason) for row in report.rows] == [(True, "decided at its first call")] * 2
     plain = small_and_large()
     torch.testing.assert_close(model(torch.ones(1, 1, 1, 1, 1)), plain(torch.ones(1, 1, 1, 1, 1)))
     x = torch.randn(1, 1, 24, 24, 24)
@@ -75,7 +77,7 @@ def test_what_is_left_to_pytorch_has_its_bits(monkeypatch):
 def test_decisions_do_not_depend_on_threads_or_runs():
     def decided(threads):
         torch.set_num_threads(threads)
-        _policy.decisions = type(_policy.decisions)()
+        _policy.decisions = type(_policy.decisions)(plans=True)
         found = [_policy.decide(problem((2, c, e, e, e), (c, c, 3, 3, 3), want), _problem.Options("fastest"))
                  for c in (1, 8, 32) for e in (1, 6, 20) for want in ((), ("dx", "dw"))]
         return [(one.plan is None, one.ours, one.theirs) for one in found]
@@ -123,8 +125,8 @@ def test_the_tuned_policy_measures_once_and_remembers(monkeypatch):
     monkeypatch.setattr(_tuned, "_measured", None)  # a second measurement would fail
     plan = _policy._plan_of(one, options)  # noqa: SLF001
     for ours_seconds, theirs_seconds in ((1.0, 2.0), (2.0, 1.0)):
-        convolume._core.store_wisdom(_tuned._key(one, plan), f"{ours_seconds} {theirs_seconds}")  # noqa: SLF001
-        _policy.decisions = type(_policy.decisions)()
+        convolume._core.store_wisdom(_tuned._key(one, options, plan), f"{ours_seconds} {theirs_seconds}")  # noqa: SLF001
+        _policy.decisions = type(_policy.decisions)(plans=True)
         decision = _policy.decide(one, options)
         assert (decision.plan is not None) == (ours_seconds < theirs_seconds)
         assert (decision.ours, decision.theirs) == (ours_seconds, theirs_seconds)
@@ -148,8 +150,43 @@ def test_the_tuned_policy_measures_every_kind(case):
     assert layer.weight.grad is None
 
 
-def test_a_wisdom_store_that_cannot_be_written_stops_nothing(monkeypatch):
-    monkeypatch.setenv("CONVOLUME_WISDOM", "/proc/none/wisdom")
+def test_the_tuned_policy_measures_unseen_by_checkpoints():
+    layer = nn.Conv3d(4, 4, 3)
+    ours.replace_conv3d(layer, policy="tuned")
+    x = torch.randn(1, 4, 5, 5, 5, requires_grad=True)
+    torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False).sum().backward()
+    assert x.grad is not None
+
+
+def test_one_thread_measures_and_all_use_it(monkeypatch):
+    calls, measured = [], _tuned._measured  # noqa: SLF001
+    monkeypatch.setattr(_tuned, "_measured", lambda *arguments: calls.append(1) or measured(*arguments))
+    one, found = problem((1, 4, 5, 5, 5), (4, 4, 3, 3, 3)), []
+    workers = [threading.Thread(target=lambda: found.append(_policy.decide(one, _problem.Options("tuned"))))
+               for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(calls) == 1 and len(found) == 4 and len({id(decision) for decision in found}) == 1
+
+
+def test_a_decision_depends_on_the_problem_and_not_on_what_was_before():
+    layer = nn.Conv3d(1, 1, 1)
+    report = ours.replace_conv3d(layer)
+    x = torch.randn(1, 1, 16, 16, 16)
+    layer(x)
+    assert not report.rows[0].replaced
+    layer.weight = nn.Parameter(torch.randn(1, 1, 7, 7, 7))
+    layer(x)
+    assert report.rows[-1].replaced
+
+
+@pytest.mark.parametrize("kind", ["unwritable", "folder", "other file"])
+def test_a_wisdom_store_that_cannot_be_used_stops_nothing(monkeypatch, tmp_path, kind):
+    (tmp_path / "other").write_text("recipes\n")
+    monkeypatch.setenv("CONVOLUME_WISDOM", {"unwritable": "/proc/none/wisdom", "folder": str(tmp_path),
+                                            "other file": str(tmp_path / "other")}[kind])
     layer = nn.Conv3d(4, 4, 3)
     ours.replace_conv3d(layer, policy="tuned")
     assert layer(torch.randn(1, 4, 5, 5, 5)).shape == (1, 4, 3, 3, 3)
@@ -159,7 +196,8 @@ def test_a_pickle_keeps_the_policy():
     layer = nn.Conv3d(4, 4, 1)
     ours.replace_conv3d(layer, policy="always", memory_budget=7)
     loaded = pickle.loads(pickle.dumps(layer))
-    assert loaded._convolume.options == _problem.Options("always", 7) and "_convolume" not in loaded.state_dict()  # noqa: SLF001
+    assert loaded._convolume.options == _problem.Options("always", 7)  # noqa: SLF001
+    assert "_convolume" not in loaded.state_dict()
 
 
 @pytest.mark.parametrize(("x", "w", "dtype", "groups"), [

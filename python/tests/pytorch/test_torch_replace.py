@@ -159,6 +159,61 @@ def test_weight_norm_and_parametrizations():
     torch.testing.assert_close(later(x), wanted, rtol=1e-4, atol=1e-5)
 
 
+class Counted(nn.Module):
+    """A parametrization that counts how often it is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def forward(self, w):
+        self.number += 1
+        return w * 2
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Conv3d(4, 4, 3), lambda: nn.ConvTranspose3d(4, 4, 3)])
+@pytest.mark.parametrize("first", ["replaced", "parametrized"])
+@pytest.mark.parametrize("last", ["restored", "unparametrized"])
+def test_parametrizations_before_and_after(make, first, last):
+    parametrize = nn.utils.parametrize
+    torch.manual_seed(1)
+    layer, x = make(), torch.randn(1, 4, 6, 6, 6)
+    wanted = layer(x) - layer.bias.view(-1, 1, 1, 1)
+    steps = [lambda: ours.replace_conv3d(layer, policy="always"),
+             lambda: parametrize.register_parametrization(layer, "weight", Counted())]
+    for step in steps if first == "replaced" else steps[::-1]:
+        step()
+
+    def close(one, factor):
+        torch.testing.assert_close(one(x) - one.bias.view(-1, 1, 1, 1), factor * wanted, rtol=1e-4, atol=1e-5)
+
+    close(layer, 2)
+    close(copy.deepcopy(layer), 2)
+    undo = [lambda: ours.restore_conv3d(layer), lambda: parametrize.remove_parametrizations(layer, "weight")]
+    for step in undo if last == "restored" else undo[::-1]:
+        step()
+        close(layer, 2)
+    assert isinstance(layer, type(make())) and "_convolume" not in layer.__dict__
+
+
+def test_a_parametrization_is_computed_once_per_call_that_is_left_to_pytorch():
+    for layer in (nn.Conv3d(1, 1, 1), nn.ConvTranspose3d(1, 1, 1)):
+        counted = Counted()
+        nn.utils.parametrize.register_parametrization(layer, "weight", counted, unsafe=True)
+        report = ours.replace_conv3d(layer)
+        before = counted.number
+        for _ in range(3):
+            layer(torch.ones(1, 1, 1, 1, 1))
+        assert not report.rows[0].replaced and counted.number == before + 3
+
+
+def test_lazy_layers_are_kept_until_their_shape_is_known():
+    layer = nn.LazyConv3d(4, 3)
+    assert "run a pass first" in ours.replace_conv3d(layer).rows[0].reason
+    layer(torch.zeros(1, 2, 4, 4, 4))
+    assert ours.replace_conv3d(layer, policy="always").rows[0].replaced
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_twenty_steps_of_adam_are_those_of_pytorch(dtype, tolerance):
     results = []
