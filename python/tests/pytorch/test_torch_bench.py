@@ -36,7 +36,7 @@ def test_nets_calls_and_layers_are_measured(tmp_path):
 
 
 def test_the_models_behind_policies_are_compared(tmp_path):
-    found = output_of("torch_model.py", "--layers", "3", "--rounds", "1", "--json", str(tmp_path / "rows.json"))
+    found = output_of("cost_of_torch.py", "--layers", "3", "--rounds", "1", "--json", str(tmp_path / "rows.json"))
     assert "expected over measured seconds" in found and "saved " in found
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert len(rows) == 3 and all(row["ours expected"] > 0 and row["PyTorch expected"] > 0 for row in rows)

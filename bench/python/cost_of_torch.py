@@ -1,6 +1,6 @@
 """Compares the models behind policy="fastest" with measured times, over random layers.
 
-    PYTHONPATH=build/native/python build/peers/bin/python bench/python/torch_model.py --layers 170
+    PYTHONPATH=build/native/python build/peers/bin/python bench/python/cost_of_torch.py --layers 170
 
 For each kind of layer it prints expected over measured times: the geometric mean, and the factor by which single layers
 differ from it (one standard deviation). Then what the decisions save, and the layers that they make slower.
@@ -36,11 +36,14 @@ def layer_of(seed):
     if kind != "one":
         channels, out = (channels, channels) if kind == "depthwise" else (2 * channels, 2 * out)
     groups = {"one": 1, "two": 2, "depthwise": channels}[kind]
-    kernel, extents = ((1, edge, edge), (max(1, extent // 4), extent, extent)) if planar else ((edge,) * 3, (extent,) * 3)
+    kernel, extents = (edge,) * 3, (extent,) * 3
+    if planar:
+        kernel, extents = (1, edge, edge), (max(1, extent // 4), extent, extent)
     if transposed and kind == "one":
         kernel, stride, dilation = (2, 2, 2), 2, 1
     padding = (0, 0, 0) if transposed else tuple(dilation * (one // 2) for one in kernel)
-    flops = 2 * batch * math.prod(kernel) * channels * out / groups * math.prod(math.ceil(one / stride) for one in extents)
+    voxels = math.prod(math.ceil(one / stride) for one in extents)
+    flops = 2 * batch * math.prod(kernel) * channels * out / groups * voxels
     if flops > (MOST_FLOPS if kind == "one" else FEW_FLOPS):
         return None
     torch.manual_seed(seed)
@@ -95,11 +98,13 @@ def main():
                      "PyTorch": times["PyTorch"], "ours expected": mine, "PyTorch expected": theirs})
     print("expected over measured seconds, forward and backward: geometric mean, and the factor of one deviation")
     for kind in sorted({row["kind"] for row in rows}):
-        print(f"  PyTorch, {kind:24} {spread(row['PyTorch expected'] / row['PyTorch'] for row in rows if row['kind'] == kind)}")
+        found = [row["PyTorch expected"] / row["PyTorch"] for row in rows if row["kind"] == kind]
+        print(f"  PyTorch, {kind:24} {spread(found)}")
     print(f"  {'ours':33} {spread(row['ours expected'] / row['ours'] for row in rows)}")
     gains = [(row["PyTorch"] - row["ours"], row) for row in rows]
     most, saved = sum(max(0, gain) for gain, _ in gains), sum(gain for gain, row in gains if row["chosen"])
-    print(f"saved {saved / most:.1%} of the {most * 1e3:.1f} ms that replacing exactly the faster layers saves; slower:")
+    print(f"saved {saved / most:.1%} of the {most * 1e3:.1f} ms that replacing exactly the faster layers saves")
+    print("layers that the decisions make slower, PyTorch's time over ours:")
     for gain, row in gains:
         if gain < 0 and row["chosen"]:
             print(f"  {row['PyTorch'] / row['ours']:.2f}  {row['layer']}")
