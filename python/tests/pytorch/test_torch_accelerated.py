@@ -437,19 +437,18 @@ def test_workers_that_are_forked_convolve_and_count_from_zero():
 
 
 TRAIN_DISTRIBUTED = """
-import os, sys, torch, convolume.torch
+import os, sys, torch, torch._dynamo, convolume.torch
 store, file, model, x = sys.argv[1:]
-rank = int(os.fork() == 0)  # before PyTorch has threads
+rank = int(os.fork() == 0)  # before PyTorch has threads, and after its slow imports
 torch.set_num_threads(1)
 torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
 net = torch.nn.parallel.DistributedDataParallel(torch.load(model, weights_only=False))
 with convolume.torch.accelerated("always") as calls:
     net(torch.load(x)[rank:rank + 1]).square().mean().backward()
-torch.distributed.barrier()
-torch.distributed.destroy_process_group()
 if rank == 0:
     torch.save([calls.ours, *(one.grad for one in net.parameters())], file)
-    sys.exit(os.wait()[1])
+    assert os.wait()[1] == 0
+os._exit(0)  # the destructors of a group of gloo hang once in about 20 times, also without the package
 """
 
 
