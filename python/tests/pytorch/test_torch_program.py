@@ -142,8 +142,10 @@ def test_an_interpreter_that_reads_no_environment_is_refused(scripts):
 
 def test_an_interrupt_ends_the_program_as_it_does_without_us(tmp_path):
     (tmp_path / "program.py").write_text("import time; print('ready', flush=True); time.sleep(60)")
+    # A shell starts what runs behind it without interrupts.
     process = subprocess.Popen([sys.executable, "-m", "convolume.torch", str(tmp_path / "program.py")], text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # noqa: PLW1509
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
