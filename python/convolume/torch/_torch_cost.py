@@ -1,4 +1,4 @@
-# mypy: disable-error-code="import-not-found"
+# mypy: disable-error-code="import-not-found", disallow-subclassing-any=False, warn-unused-ignores=False
 """A model of the time that PyTorch takes for a convolution (docs/performance/log/pytorch.md)."""
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def uses_onednn(problem: Problem) -> bool:
     This is the rule of 2.13, for floats: several samples, groups, wide kernels, and all but small inputs.
     """
     x = (1, *problem.x_shape) if len(problem.x_shape) == 4 else problem.x_shape
-    if problem.dtype is not torch.float32 or not torch.backends.mkldnn.is_available():
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if problem.dtype is not torch.float32 or not available:
         return False
     kernel = problem.w_shape[2:]
     return problem.geometry.groups > 1 or min(kernel[1:]) > 3 or x[0] > 1 or math.prod(x[:4]) > 20480

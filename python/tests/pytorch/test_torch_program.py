@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from convolume.torch import __main__ as command  # noqa: E402
-from convolume.torch import _accelerated  # noqa: E402
+from convolume.torch import _problem  # noqa: E402
 
 # Prints what it was given, and convolves once in each of four processes.
 PROGRAM = """
@@ -113,8 +113,8 @@ def test_what_cannot_run_ends_with_status_2_and_says_why(words, error, scripts, 
     assert re.search(f"python -m convolume.torch: error: .*{error}", capsys.readouterr().err)
 
 
-def test_policies_are_those_of_accelerated_and_the_help_names_them(monkeypatch, capsys):
-    assert command._POLICIES == _accelerated.POLICIES  # noqa: SLF001
+def test_policies_are_those_of_the_package_and_the_help_names_them(monkeypatch, capsys):
+    assert command._POLICIES == _problem.POLICIES  # noqa: SLF001
     monkeypatch.setattr(sys, "argv", ["convolume.torch", "--help"])
     with pytest.raises(SystemExit) as end:
         command.main()
