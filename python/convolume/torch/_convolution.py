@@ -168,13 +168,17 @@ def problem_of(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) ->
                    _is_channels_last(x, w))
 
 
+def wants_gradients(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or
+                                        (bias is not None and bias.requires_grad))
+
+
 def convolve(plan: _core.Plan, problem: Problem, x: Tensor, w: Tensor | _core.PreparedWeights, bias: Tensor | None,
              dtype: torch.dtype | None = None) -> Tensor:
     """Convolves by a plan. The result has the memory format that PyTorch's would have, and this type; None: that of x.
     """
     x = _with_rows(x)  # once, and not in each pass
-    if isinstance(w, Tensor) and torch.is_grad_enabled() and (
-            x.requires_grad or w.requires_grad or (bias is not None and bias.requires_grad)):
+    if isinstance(w, Tensor) and wants_gradients(x, w, bias):
         y: Tensor = _calls.timed(1, _Convolution.apply, x, w, bias, plan, problem.geometry)
     else:
         y = _calls.timed(1, run_forward, plan, x, w, bias)

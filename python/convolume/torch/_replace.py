@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from .. import _core
 from .._kept import Kept
 from . import _convolution, _policy
+from ._convolution import Call
 from ._policy import Decision
-from ._problem import Geometry, Options, Problem, checked_options, geometry_of
+from ._problem import Options, Problem, checked_options
 
 Where = Callable[[str, nn.Module], bool]
 
@@ -68,11 +69,11 @@ def _rows(name: str, text: str, against: str, layer: nn.Module | None) -> list[R
         return [Row(name, text, False, against or "it was restored")]
     if not state.seen:
         return [Row(name, text, True, "decided at its first call")]
-    return [Row(name, text, one.plan is not None, one.reason, shape, training, _thousand(one.ours),
-                _thousand(one.theirs)) for (shape, training), one in state.seen.items()]
+    return [Row(name, text, one.plan is not None, one.reason, shape, training, _in_ms(one.ours),
+                _in_ms(one.theirs)) for (shape, training), one in state.seen.items()]
 
 
-def _thousand(seconds: float | None) -> float | None:
+def _in_ms(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e3
 
 
@@ -83,7 +84,7 @@ class _State:
         self.options = options
         self.seen: dict[tuple[tuple[int, ...], bool], Decision] = {}  # by shape, and whether gradients were wanted
         self.frozen: _Frozen | None = None
-        self._left: set[object] = set()  # what call_of() returned for calls that were left to PyTorch
+        self._left: set[object] = set()  # what _call_of() returned for calls that were left to PyTorch
         self._last: tuple[Problem | None, int, Decision | None] = (None, 0, None)
 
     def __reduce__(self) -> Any:
@@ -114,7 +115,7 @@ class _State:
 
 
 class _Frozen:
-    """The prepared weights of a layer whose weights do not change, by decision for the shape of its input."""
+    """The prepared weights of a layer whose weights do not change, by plan."""
 
     def __init__(self, weights: int | None) -> None:
         self.weights: Kept[_core.PreparedWeights] = Kept()
@@ -144,17 +145,16 @@ def _prepared(layer: nn.Module, frozen: _Frozen, plan: _core.Plan, w: Tensor) ->
     return found
 
 
-def _convolve(state: _State, layer: nn.Module, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry,
-              dtype: torch.dtype | None) -> Tensor | None:
+def _convolve(state: _State, layer: nn.Module, call: Call) -> Tensor | None:
     """Convolves for a layer: with prepared weights if it is frozen and no gradient is wanted. None: PyTorch has to."""
+    x, w, bias, geometry, dtype = call
     problem = _convolution.problem_of(x, w, bias, geometry)
-    decision = state.decide(problem)
-    if decision.plan is None:
+    plan = state.decide(problem).plan
+    if plan is None:
         return None
-    if state.frozen is not None and not problem.want and dtype is None:
-        prepared = _prepared(layer, state.frozen, decision.plan, w)
-        return _convolution.convolve(decision.plan, problem, x, prepared, bias)
-    return _convolution.convolve(decision.plan, problem, x, w, bias, dtype)
+    if state.frozen is not None and dtype is None and not _convolution.wants_gradients(x, w, bias):
+        return _convolution.convolve(plan, problem, x, _prepared(layer, state.frozen, plan, w), bias)
+    return _convolution.convolve(plan, problem, x, w, bias, dtype)
 
 
 class _Replaced:
@@ -173,8 +173,9 @@ def _call_of(layer: Any, x: Tensor, w: Tensor, bias: Tensor | None) -> object:
     """Returns what a decision depends on, as far as it may change between calls of a layer; None if x is no tensor."""
     if type(x) is not Tensor:
         return None
-    return (x.shape, x.stride(), x.dtype, x.requires_grad, w.shape, w.requires_grad, None if bias is None else bias.shape,
-            layer.stride, layer.padding, layer.dilation, layer.groups, torch.is_grad_enabled(), torch.get_num_threads())
+    return (x.shape, x.stride(), x.dtype, x.requires_grad, w.shape, w.requires_grad,
+            None if bias is None else bias.shape, layer.stride, layer.padding, layer.dilation, layer.groups,
+            torch.is_grad_enabled(), torch.get_num_threads())
 
 
 class _Conv3d(_Replaced):
@@ -186,17 +187,16 @@ class _Conv3d(_Replaced):
         call = _call_of(self, input, weight, bias)
         if state.is_left(call):  # in small layers the checks below would take long
             return super()._conv_forward(input, weight, bias)  # type: ignore[misc,no-any-return]
+        pads = layer.padding_mode != "zeros"
+        found = _convolution.call_of_conv3d(input, weight, bias, layer.stride, 0 if pads else layer.padding,
+                                            layer.dilation, layer.groups)
         y = None
-        x, w, b, dtype = _convolution.autocast(input, weight, bias)
-        if _convolution.serves(x, w, b):
-            padding = layer.padding
-            if layer.padding_mode != "zeros":
+        if found is not None:
+            if pads:
                 # The same names of padding as those of torch.nn.functional.pad.
                 around = layer._reversed_padding_repeated_twice  # noqa: SLF001
-                x = nn.functional.pad(x, around, mode=layer.padding_mode)
-                padding = 0
-            geometry = geometry_of(w, layer.stride, padding, layer.dilation, layer.groups)
-            y = None if geometry is None else _convolve(state, layer, x, w, b, geometry, dtype)
+                found = found._replace(x=nn.functional.pad(found.x, around, mode=layer.padding_mode))
+            y = _convolve(state, layer, found)
             if y is None:
                 state.leave(call)
         return super()._conv_forward(input, weight, bias) if y is None else y  # type: ignore[misc,no-any-return]
@@ -214,10 +214,10 @@ class _ConvTranspose3d(_Replaced):
         call = _call_of(self, input, weight, bias) if output_size is None else None
         y = None
         if not state.is_left(call):
-            x, w, b, dtype = _convolution.autocast(input, weight, bias)
-            if _convolution.serves(x, w, b):
-                geometry = geometry_of(w, layer.stride, layer.padding, layer.dilation, layer.groups, True, more)
-                y = None if geometry is None else _convolve(state, layer, x, w, b, geometry, dtype)
+            found = _convolution.call_of_conv_transpose3d(input, weight, bias, layer.stride, layer.padding, more,
+                                                          layer.groups, layer.dilation)
+            if found is not None:
+                y = _convolve(state, layer, found)
                 if y is None:
                     state.leave(call)
         if y is None:

@@ -13,7 +13,7 @@ from ._problem import Problem
 
 
 class _Sizes(NamedTuple):
-    """Numbers of a problem: samples, channels, their groups, voxels of x and y, taps, and multiplications of a tap."""
+    """Numbers of a problem: samples, channels, their groups, voxels of x and y, and products of a pair of channels."""
 
     batch: int
     inputs: int
@@ -21,8 +21,7 @@ class _Sizes(NamedTuple):
     groups: int
     x_voxels: int
     y_voxels: int
-    taps: int
-    products: int  # for one pair of channels
+    products: int
     item: int  # bytes
 
 
@@ -44,11 +43,16 @@ def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
+def _batched(problem: Problem) -> tuple[int, ...]:
+    """Returns the shape of x with N."""
+    return (1, *problem.x_shape) if len(problem.x_shape) == 4 else tuple(problem.x_shape)
+
+
 def _sizes(problem: Problem, y_shape: Sequence[int]) -> _Sizes:
-    x = (1, *problem.x_shape) if len(problem.x_shape) == 4 else problem.x_shape
-    x_voxels, y_voxels, taps = math.prod(x[2:]), math.prod(y_shape[2:]), math.prod(problem.w_shape[2:])
-    products = x[0] * taps * (x_voxels if problem.geometry.transposed else y_voxels)
-    return _Sizes(x[0], x[1], y_shape[1], problem.geometry.groups, x_voxels, y_voxels, taps, products,
+    x = _batched(problem)
+    x_voxels, y_voxels = math.prod(x[2:]), math.prod(y_shape[2:])
+    products = x[0] * math.prod(problem.w_shape[2:]) * (x_voxels if problem.geometry.transposed else y_voxels)
+    return _Sizes(x[0], x[1], y_shape[1], problem.geometry.groups, x_voxels, y_voxels, products,
                   problem.dtype.itemsize)
 
 
@@ -57,7 +61,7 @@ def uses_onednn(problem: Problem) -> bool:
 
     This is the rule of 2.13, for floats: several samples, groups, wide kernels, and all but small inputs.
     """
-    x = (1, *problem.x_shape) if len(problem.x_shape) == 4 else problem.x_shape
+    x = _batched(problem)
     available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if problem.dtype is not torch.float32 or not available:
         return False

@@ -35,7 +35,8 @@ def measured_seconds(problem: Problem, options: Options, plan: _core.Plan) -> tu
 
 def _key(problem: Problem, options: Options, plan: _core.Plan) -> str:
     g = problem.geometry
-    parts = ["torch", torch.__version__, _core.version(), _core.cpu_name(), _core.machine_row(), f"threads={torch.get_num_threads()}",
+    parts = ["torch", torch.__version__, _core.version(), _core.cpu_name(), _core.machine_row(),
+             f"threads={torch.get_num_threads()}",
              f"x={tuple(problem.x_shape)}", f"w={tuple(problem.w_shape)}", str(problem.dtype), f"bias={problem.bias}",
              f"stride={g.stride}", f"padding={g.padding}", f"dilation={g.dilation}", f"groups={g.groups}",
              f"transposed={g.transposed}", f"output_padding={g.output_padding}", f"want={'+'.join(problem.want)}",

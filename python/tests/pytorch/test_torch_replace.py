@@ -265,6 +265,15 @@ def test_a_frozen_model_computes_the_same_until_it_is_trained():
         torch.testing.assert_close(net(X), fresh(X), rtol=1e-4, atol=1e-5)
 
 
+def test_a_frozen_layer_computes_the_gradient_of_its_bias():
+    layer = nn.Conv3d(4, 4, 3)
+    layer.weight.requires_grad_(False)
+    ours.replace_conv3d(layer, policy="always")
+    ours.freeze(layer)
+    layer(torch.randn(1, 4, 5, 5, 5)).sum().backward()
+    torch.testing.assert_close(layer.bias.grad, torch.full((4,), 27.0))
+
+
 def test_a_changed_weight_of_a_frozen_layer_is_found_if_the_environment_asks_for_it():
     code = """
 import torch, convolume, convolume.torch as ours
