@@ -1,6 +1,7 @@
 """Single layers of PyTorch with Convolume and without: the cost of a call, and a list. For torch_models.py."""
 import copy
 import math
+import os
 
 import numpy as np
 import torch
@@ -105,6 +106,33 @@ def measure_calls(options):
             cells.append(f"{middle:.1f} ({low:.1f}-{high:.1f})")
         print(f"{text_of(x, layer):38}" + "".join(f"{cell:>22}" for cell in cells), flush=True)
         report[text_of(x, layer)] = times
+    return report
+
+
+def measure_pools(options):
+    """Prints the time of a convolution of ours and a layer of PyTorch in alternation over the sum of each alone, with
+    helper threads of oneTBB and with those of PyTorch. Returns {"extent pool": seconds of each}."""
+    from convolume.torch import _threads
+    uses = {"oneTBB": _threads.use_own_threads, "PyTorch's": _threads.use_team_of_pytorch}
+    print(f"\nconvolution and GroupNorm with ReLU, both over the sum of each alone (lower quartiles); OMP_WAIT_POLICY: "
+          f"{os.environ.get('OMP_WAIT_POLICY', 'default')}")
+    report = {}
+    for extent in (6, 12, 24, 48):
+        torch.manual_seed(1)
+        x, w, norm = torch.randn(1, 32, extent, extent, extent), torch.randn(32, 32, 3, 3, 3), nn.GroupNorm(8, 32)
+        alone = {"convolution": lambda x=x, w=w: ours.conv3d(x, w, padding=1),
+                 "norm": lambda x=x, norm=norm: torch.relu(norm(x))}
+        calls = {**alone, "both": lambda alone=alone: [call() for call in alone.values()]}
+        for _ in range(options.rounds):
+            for pool, use in uses.items():
+                use()
+                with torch.no_grad():
+                    for name, found in take_turns(calls, 1, rest=REST / 2).items():
+                        report.setdefault(f"{extent}^3, {pool}", {}).setdefault(name, []).extend(found)
+    for text, times in report.items():
+        convolution, norm, both = (quartiles(times[name])[0] for name in ("convolution", "norm", "both"))
+        print(f"  {text:18} {both / (convolution + norm):5.2f}  ({both * 1e3:.3f} ms; alone {convolution * 1e3:.3f} "
+              f"and {norm * 1e3:.3f} ms)")
     return report
 
 

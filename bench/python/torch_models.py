@@ -2,7 +2,7 @@
 """Compares models of PyTorch whose convolutions are replaced with unchanged ones, in training and in inference.
 
     PYTHONPATH=build/native/python build/peers/bin/python bench/python/torch_models.py [--nets vnet,mednext]
-        [--threads 2] [--rounds 5] [--batch 1] [--policy fastest] [--json FILE] [--calls] [--layers [80]]
+        [--threads 2] [--rounds 5] [--batch 1] [--policy fastest] [--json FILE] [--calls] [--pools] [--layers [80]]
 
 For each net it prints medians of competitors that take turns, with quartiles:
   - PyTorch's time over ours. PyTorch computes in the faster one of its memory formats. A training step has forward,
@@ -13,7 +13,7 @@ For each net it prints medians of competitors that take turns, with quartiles:
   - Our time over that sum.
   - The growth of the resident memory in two training steps, each side in a process of its own.
 
---calls and --layers measure single layers. With them, nets are measured only if --nets names them.
+--calls, --pools and --layers measure single layers. With them, nets are measured only if --nets names them.
 """
 import argparse
 import contextlib
@@ -31,7 +31,7 @@ import torch
 
 import convolume.torch as ours
 from common import print_machine, quartiles, take_turns
-from torch_layers import COUNT, measure_calls, measure_layers
+from torch_layers import COUNT, measure_calls, measure_layers, measure_pools
 from torch_parts import REST, OwnPlans, layers_of, require_equal, runtimes_of, without_convolutions
 
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last_3d": torch.channels_last_3d}
@@ -204,6 +204,7 @@ def arguments():
     parser.add_argument("--policy", default="fastest", help="which layers are replaced, as for replace_conv3d()")
     parser.add_argument("--json", help="a file that gets all numbers")
     parser.add_argument("--calls", action="store_true", help="measure the cost of a call")
+    parser.add_argument("--pools", action="store_true", help="measure layers of ours and of PyTorch in alternation")
     parser.add_argument("--layers", type=int, nargs="?", const=COUNT, default=0,
                         help=f"measure the first layers of a list ({COUNT} if no number is given)")
     parser.add_argument("--peak", help=argparse.SUPPRESS)  # the process of one side
@@ -219,7 +220,7 @@ def main():
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     if options.nets is None:
-        names = [] if options.calls or options.layers else [name for name in NETS if name != "tiny"]
+        names = [] if options.calls or options.pools or options.layers else [name for name in NETS if name != "tiny"]
     else:
         names = options.nets.split(",")
     if unknown := [name for name in names if name not in NETS]:
@@ -229,6 +230,8 @@ def main():
     report = {"threads": options.threads, "policy": options.policy, "nets": {}}
     if options.calls:
         report["calls"] = measure_calls(options)
+    if options.pools:
+        report["pools"] = measure_pools(options)
     if options.layers:
         report["layers"] = measure_layers(options)
     for name in names:

@@ -23,15 +23,16 @@ def output_of(script, *options):
 
 
 def test_nets_calls_and_layers_are_measured(tmp_path):
-    options = ["--nets", "tiny", "--rounds", "1", "--calls", "--layers", "2", "--json", str(tmp_path / "figures.json")]
+    options = ["--nets", "tiny", "--rounds", "1", "--calls", "--pools", "--layers", "2", "--json", str(tmp_path / "figures.json")]
     found = output_of("torch_models.py", *options)
-    for text in ("plan alone", "below 0.9", "training step: ours", "over ours", "bound: over outside and plans",
+    for text in ("plan alone", "both over the sum of each alone", "below 0.9", "training step: ours", "over ours", "bound: over outside and plans",
                  "memory: ours over PyTorch", "inference: ours"):
         assert text in found
     report = json.loads((tmp_path / "figures.json").read_text())
     net = report["nets"]["tiny"]
     assert set(net["training"]) == {"contiguous", "channels_last_3d", "ours", "plans", "outside"}
     assert set(net["inference"]) >= set(net["training"]) and min(net["peak_bytes"].values()) > 0
+    assert len(report["pools"]) == 8 and all(min(one["both"]) > 0 for one in report["pools"].values())
     assert len(report["calls"]) == 2 and len(report["layers"]["layers"]) == 2
 
 
