@@ -1,4 +1,4 @@
-"""Nets of MONAI compute the same outputs and gradients in accelerated(), after replace_conv3d(), and with PyTorch alone.
+"""Nets of MONAI have the same outputs and gradients in accelerated(), after replace_conv3d(), and by PyTorch alone.
 
     monai_nets.py       status 77 if MONAI is missing
 

@@ -253,7 +253,8 @@ TRANSFORMS = {
     "functional_call": lambda: torch.func.functional_call(model(), dict(model().named_parameters()), (X,)).detach(),
     "jvp": jvp_of_functions,
     "dual numbers": jvp_of_dual_numbers,
-    "hessian": lambda: torch.func.hessian(lambda x: F.conv3d(x, W[:1, :, 1:, 1:, 1:]).square().sum())(X[:1, :, :2, :2, :2]),
+    "hessian": lambda: torch.func.hessian(
+        lambda x: F.conv3d(x, W[:1, :, 1:, 1:, 1:]).square().sum())(X[:1, :, :2, :2, :2]),
     "is_grads_batched": gradients_of_a_batch,
     "second derivatives": second_derivatives,
     "checkpoint": lambda: torch.utils.checkpoint.checkpoint(model(), X, use_reentrant=False).detach(),
@@ -429,7 +430,8 @@ class Convolved(torch.utils.data.Dataset):
 def test_workers_that_are_forked_convolve_and_count_from_zero():
     with ours.accelerated("always") as calls:
         wanted = [F.conv3d(X + index, W) for index in range(2)]
-        loader = torch.utils.data.DataLoader(Convolved(calls), num_workers=2, multiprocessing_context="fork", timeout=30)
+        loader = torch.utils.data.DataLoader(Convolved(calls), num_workers=2, multiprocessing_context="fork",
+                                             timeout=30)
         for index, (sample, count) in enumerate(loader):
             assert torch.equal(sample[0], wanted[index])
             assert count.item() == 1
@@ -457,8 +459,8 @@ def test_gradients_of_two_distributed_processes_are_those_of_one(tmp_path):
     torch.save(net, tmp_path / "model")
     torch.save(X, tmp_path / "x")
     files = [str(tmp_path / name) for name in ("store", "gradients", "model", "x")]
-    found = subprocess.run([sys.executable, "-c", TRAIN_DISTRIBUTED, *files], capture_output=True, text=True, timeout=60,
-                           check=False)
+    found = subprocess.run([sys.executable, "-c", TRAIN_DISTRIBUTED, *files], capture_output=True, text=True,
+                           timeout=120, check=False)
     assert found.returncode == 0, found.stderr
     count, *gradients = torch.load(files[1])
     assert count == CONVOLUTIONS

@@ -1,4 +1,4 @@
-"""`python -m convolume.torch` runs programs and the processes that they start, and settings of OpenMP change no bits."""
+"""`python -m convolume.torch` runs programs and the processes that they start. Settings of OpenMP change no bits."""
 import os
 import pathlib
 import re
@@ -86,7 +86,8 @@ def test_a_program_and_its_processes_are_served(tmp_path):
     assert not list(tmp_path.glob("convolume-torch-*"))
 
 
-@pytest.mark.parametrize("words", [["small.py"], ["-m", "module"], ["script"], ["archive"], ["module"], ["--", "script"]])
+@pytest.mark.parametrize("words", [["small.py"], ["-m", "module"], ["script"], ["archive"], ["module"],
+                                   ["--", "script"]])
 def test_files_modules_and_console_scripts_run_as_python_runs_them(words, scripts, monkeypatch):
     monkeypatch.chdir(scripts if words != ["script"] else pathlib.Path("/"))
     found = run("--memory-budget=5", *words, "-i", "in", standard_input="text")
