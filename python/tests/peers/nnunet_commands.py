@@ -3,9 +3,11 @@
     nnunet_commands.py       status 77 if nnU-Net or the volumes are missing
 
 Both predict with the same weights. A voxel may have another label only if the two best probabilities of the voxel
-differ by less than 1e-4. nnU-Net adds probabilities of windows in half precision. So single probabilities differ by up
-to 3e-3, also between PyTorch's kernels for AVX-512 and for SSE4. build/peers has nnU-Net (tools/install_packages.sh --peers). CONVOLUME_DATA_DIR names the
-folder that has the folder `hippocampus`.
+differ by less than 1e-4. nnU-Net adds the logits of windows in half precision. So single probabilities differ more: by
+3e-3 from PyTorch's, and by 2e-3 between PyTorch's own kernels (ONEDNN_MAX_CPU_ISA=SSE41).
+
+build/peers has nnU-Net (tools/install_packages.sh --peers). CONVOLUME_DATA_DIR names the folder that has the folder
+`hippocampus`.
 """
 import importlib.util
 import json
