@@ -67,7 +67,7 @@ def environment(folder):
 
 def run(folder, program, *arguments, ours=True):
     """Runs a command of nnU-Net, and returns its seconds and how many convolutions were ours."""
-    start = [sys.executable, *(["-m", "convolume.torch", "--policy", "always"] if ours else [])]
+    start = [sys.executable, *(["-m", "convolume.torch"] if ours else [])]
     if not ours:
         program = pathlib.Path(sys.executable).parent / program  # which is that of an absolute path
     begin = time.perf_counter()
