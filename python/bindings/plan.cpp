@@ -48,11 +48,18 @@ struct KeptSpectra {
 class Plan {
  public:
   Plan(const ConvProblem& problem, const ConvOptions& options) : plan_(ConvPlan::make(problem, options)) {
+    for (const CacheCost& cache : plan_.caches()) {
+      const bool fits = options.memory_budget == 0 || cache.bytes <= options.memory_budget;
+      if (cache.content == CacheCost::Content::input && cache.kept && fits) keeps_x_hat_ = true;
+    }
     Runtime::get().counters().plans.fetch_add(1, std::memory_order_relaxed);
   }
 
   const ConvPlan& plan() const { return plan_; }
   const ConvProblem& problem() const { return plan_.problem(); }
+  /// Returns whether the pass of a gradient can read spectra of x, and these are within the memory budget. The budget
+  /// of a ConvPlan does not limit all of them.
+  bool keeps_x_hat() const { return keeps_x_hat_; }
 
   Array input(const char* name, nb::handle array, int least_axes, int most_axes) const {
     Array result(name, array, Array::Use::input, least_axes, most_axes);
@@ -87,6 +94,7 @@ class Plan {
   }
 
   ConvPlan plan_;
+  bool keeps_x_hat_ = false;
 };
 
 /// Weights of a pass: a tensor, or prepared ones.
@@ -305,6 +313,7 @@ void add_plans(nb::module_& m) {
       .def_prop_ro("numerics", [](const Plan& plan) { return plan.plan().numerics(); })
       .def_prop_ro("engine", [](const Plan& plan) { return std::string(name_of(plan.plan().engine())); })
       .def_prop_ro("seconds", [](const Plan& plan) { return plan.plan().seconds(); })
+      .def_prop_ro("keeps_x_hat", &Plan::keeps_x_hat)
       .def_prop_ro("y_shape", [](const Plan& plan) {
         const Shape5 s = plan.problem().y_shape();
         return std::vector<index_t>{s.n, s.c, s.extent.z, s.extent.y, s.extent.x};

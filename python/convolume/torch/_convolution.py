@@ -61,7 +61,7 @@ class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, plan: _core.Plan, geometry: Geometry) -> Tensor:
         # The spectra of x serve the gradient of the weights.
-        ctx.x_hat = plan.spectra() if ctx.needs_input_grad[1] else None
+        ctx.x_hat = plan.spectra() if ctx.needs_input_grad[1] and plan.keeps_x_hat else None
         ctx.x_at = _located(x)
         y = run_forward(plan, x, w, bias, ctx.x_hat)
         ctx.plan, ctx.geometry = plan, geometry
