@@ -259,6 +259,24 @@ TEST_CASE("direct leaves out what padding would be multiplied with") {
   }
 }
 
+TEST_CASE("direct copies voxels of channels that share sets of a cache, with the bits of blocked tensors") {
+  // Channels lie a multiple of 2 or 4 KiB apart. Lines are rows and whole planes, and end within a piece of the copy.
+  const std::string before = simd_target();
+  for (const std::string& target : available_simd_targets()) {
+    set_simd_target(target);
+    CAPTURE(target);
+    for (const char* text : {"ic20id4ih16iw16oc35kd1", "ic70id8oc40kd1", "mb2ic33id1ih32iw96oc17kd1"}) {
+      for (const Activation::Kind kind : {Activation::Kind::none, Activation::Kind::relu}) {
+        test::check_layouts<float>(text, by_direct, true, true, kind);
+        test::check_layouts<double>(text, by_direct, true, true, kind);
+      }
+      test::check_against_reference<float>(parse_problem(text), by_direct, 2e-6);
+    }
+  }
+  set_simd_target(before);
+  test::check_add("ic20id4ih16iw16oc35kd1", by_direct);
+}
+
 TEST_CASE("direct adds to dx, dw and dbias where asked") {
   for (const char* text : {"ic3id10oc9kd3pd1", "ic3id10oc9kd2sd3", "ic20id5oc9kd1", "g2ic4id6oc6kd3"})
     test::check_add(text, by_direct);

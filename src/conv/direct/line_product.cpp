@@ -193,8 +193,12 @@ void MultiplyBlocked(const LineProduct<T>& p) {
 
 }  // namespace
 
-LineProductKernels<float> LineProductKernelsF32() { return {Multiply<float>, MultiplyBlocked<float>}; }
-LineProductKernels<double> LineProductKernelsF64() { return {Multiply<double>, MultiplyBlocked<double>}; }
+LineProductKernels<float> LineProductKernelsF32() {
+  return {Multiply<float>, MultiplyBlocked<float>, most_vectors * vector_lanes<float>};
+}
+LineProductKernels<double> LineProductKernelsF64() {
+  return {Multiply<double>, MultiplyBlocked<double>, most_vectors * vector_lanes<double>};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv

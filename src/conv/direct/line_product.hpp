@@ -32,6 +32,7 @@ struct LineProductKernels {
   void (*multiply)(const LineProduct<T>& product);
   /// The same for a blocked source, and for at most most_blocked_results results: voxels are transposed in registers.
   void (*multiply_blocked)(const LineProduct<T>& product);
+  index_t tile;  ///< the voxels whose sums multiply() holds in registers
 };
 
 /// For more results, transposing costs more than lanes without a channel would.
