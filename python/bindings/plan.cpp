@@ -185,17 +185,22 @@ nb::tuple backward(const Plan& plan, nb::handle x, nb::handle dy, nb::handle w, 
 }
 
 /// A tensor of another library: its address, and its strides in elements, as tensor_at() takes them. The caller
-/// guarantees its shape, its type, and rows that are contiguous along X. A result has only an address, and is dense;
-/// 0 means that it is not wanted.
+/// guarantees its shape, its type, and rows that are contiguous along X. A blocked tensor and a result are dense, and
+/// only their address counts; 0 means that a result is not wanted.
 using Located = std::pair<std::uintptr_t, std::vector<index_t>>;
 
 TensorView located(const Plan& plan, const Located& tensor, const Shape5& shape) {
   return tensor_at(reinterpret_cast<void*>(tensor.first), plan.problem().type, shape, tensor.second);
 }
 
-TensorView dense(const Plan& plan, std::uintptr_t address, const Shape5& shape) {
+TensorView dense(const Plan& plan, std::uintptr_t address, const Shape5& shape, Layout layout = Layout::plain) {
   if (address == 0) return {};
-  return {Address<void>(reinterpret_cast<void*>(address)), plan.problem().type, shape};
+  return {Address<void>(reinterpret_cast<void*>(address)), plan.problem().type, shape, layout};
+}
+
+/// Returns x, dx, y or dy.
+TensorView volume_at(const Plan& plan, const Located& tensor, const Shape5& shape, Layout layout) {
+  return layout == Layout::plain ? located(plan, tensor, shape) : dense(plan, tensor.first, shape, layout);
 }
 
 PassWeights weights_at(const Plan& plan, nb::handle w) {
@@ -207,10 +212,11 @@ Shape5 channels_of(const Plan& plan) { return {1, plan.problem().out_channels, {
 
 void forward_at(const Plan& plan, const Located& x, nb::handle w, std::uintptr_t bias, std::uintptr_t y,
                 KeptSpectra* x_hat, int threads) {
-  const ForwardBindings bindings{.x = located(plan, x, plan.problem().x_shape()),
+  const ConvProblem& p = plan.problem();
+  const ForwardBindings bindings{.x = volume_at(plan, x, p.x_shape(), p.x_layout),
                                  .w = weights_at(plan, w),
                                  .bias = dense(plan, bias, channels_of(plan)),
-                                 .y = dense(plan, y, plan.problem().y_shape()),
+                                 .y = dense(plan, y, p.y_shape(), p.y_layout),
                                  .x_hat = x_hat != nullptr ? &x_hat->spectra : nullptr};
   const CallThreads run(threads);
   compute([&] { plan.plan().forward(run.execution(), bindings); });
@@ -218,12 +224,13 @@ void forward_at(const Plan& plan, const Located& x, nb::handle w, std::uintptr_t
 
 void backward_at(const Plan& plan, const Located& x, const Located& dy, const Located& w, const KeptSpectra* x_hat,
                  std::uintptr_t dx, std::uintptr_t dw, std::uintptr_t dbias, int threads) {
-  const BackwardBindings bindings{.x = located(plan, x, plan.problem().x_shape()),
-                                  .dy = located(plan, dy, plan.problem().y_shape()),
-                                  .w = ConstTensorView(located(plan, w, plan.problem().w_shape())),
+  const ConvProblem& p = plan.problem();
+  const BackwardBindings bindings{.x = volume_at(plan, x, p.x_shape(), p.x_layout),
+                                  .dy = volume_at(plan, dy, p.y_shape(), p.y_layout),
+                                  .w = ConstTensorView(located(plan, w, p.w_shape())),
                                   .x_hat = x_hat != nullptr ? &x_hat->spectra : nullptr,
-                                  .dx = dense(plan, dx, plan.problem().x_shape()),
-                                  .dw = dense(plan, dw, plan.problem().w_shape()),
+                                  .dx = dense(plan, dx, p.x_shape(), p.x_layout),
+                                  .dw = dense(plan, dw, p.w_shape()),
                                   .dbias = dense(plan, dbias, channels_of(plan))};
   const CallThreads run(threads);
   compute([&] { plan.plan().backward(run.execution(), bindings); });
@@ -240,7 +247,7 @@ PreparedWeights prepare(const Plan& plan, nb::handle w, int threads) {
 ConvProblem problem_of(const std::vector<index_t>& x, const std::vector<index_t>& w, const std::string& type,
                        const Triple& stride, const std::array<index_t, 6>& padding, const Triple& dilation,
                        index_t groups, bool transposed, const Triple& output_padding, bool bias,
-                       const std::string& activation, double slope) {
+                       const std::string& activation, double slope, bool x_blocked, bool y_blocked) {
   ConvProblem p;
   p.type = type == "float64" ? DataType::f64 : DataType::f32;
   p.batch = x[0];
@@ -255,6 +262,8 @@ ConvProblem problem_of(const std::vector<index_t>& x, const std::vector<index_t>
   p.pad_after = {padding[1], padding[3], padding[5]};
   p.transposed = transposed;
   p.output_padding = extent_of(output_padding);
+  p.x_layout = x_blocked ? Layout::blocked : Layout::plain;
+  p.y_layout = y_blocked ? Layout::blocked : Layout::plain;
   p.epilogue.bias = bias;
   using Kind = Activation::Kind;
   p.epilogue.activation.slope = slope;
@@ -285,9 +294,9 @@ void add_plans(nb::module_& m) {
               const Triple& stride, const std::array<index_t, 6>& padding, const Triple& dilation, index_t groups,
               bool transposed, const Triple& output_padding, bool bias, const std::string& activation, double slope,
               const std::string& engine, const std::string& choice, bool want_dx, bool want_dw, bool low_error,
-              std::size_t memory_budget) {
+              std::size_t memory_budget, bool x_blocked, bool y_blocked) {
              const ConvProblem problem = problem_of(x, w, type, stride, padding, dilation, groups, transposed,
-                                                    output_padding, bias, activation, slope);
+                                                    output_padding, bias, activation, slope, x_blocked, y_blocked);
              const ConvOptions options{.engine = engine_of(engine),
                                        .want_dx = want_dx,
                                        .want_dw = want_dw,
@@ -314,6 +323,8 @@ void add_plans(nb::module_& m) {
       .def_prop_ro("engine", [](const Plan& plan) { return std::string(name_of(plan.plan().engine())); })
       .def_prop_ro("seconds", [](const Plan& plan) { return plan.plan().seconds(); })
       .def_prop_ro("keeps_x_hat", &Plan::keeps_x_hat)
+      .def_prop_ro("x_blocked", [](const Plan& plan) { return plan.problem().x_layout == Layout::blocked; })
+      .def_prop_ro("y_blocked", [](const Plan& plan) { return plan.problem().y_layout == Layout::blocked; })
       .def_prop_ro("y_shape", [](const Plan& plan) {
         const Shape5 s = plan.problem().y_shape();
         return std::vector<index_t>{s.n, s.c, s.extent.z, s.extent.y, s.extent.x};

@@ -130,7 +130,8 @@ class ConvPlan:
                  stride: Numbers = 1, padding: Padding = 0, dilation: Numbers = 1, groups: int = 1, bias: bool = False,
                  activation: Slope = None, transposed: bool = False, output_padding: Numbers = 0,
                  engine: str = "automatic", choice: str = "", want: Sequence[str] = ("dx", "dw"),
-                 low_error: bool = False, memory_budget: int = 0) -> None:
+                 low_error: bool = False, memory_budget: int = 0,
+                 _blocked: tuple[bool, bool] = (False, False)) -> None:
         x = _shape("x_shape", x_shape, (4, 5))
         w = _shape("w_shape", w_shape, (5,))
         steps, spread = _triple("stride", stride), _triple("dilation", dilation)
@@ -139,7 +140,7 @@ class ConvPlan:
         self._arguments = (x if len(x) == 5 else (1, *x), w, _dtype(dtype), steps, sides, spread, int(groups),
                            bool(transposed), _triple("output_padding", output_padding), bool(bias),
                            *_activation(activation), engine, choice, wanted[0], wanted[1], bool(low_error),
-                           int(memory_budget))
+                           int(memory_budget), *_blocked)
         self._plan = _core.Plan(*self._arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import _core
 from . import _calls, _policy, _threads, _torch_cost
-from ._problem import Geometry, Ints, Options, Problem, geometry_of
+from ._problem import BLOCK_BYTES, Geometry, Ints, Options, Problem, geometry_of
 
 _threads.use_team_of_pytorch()
 
@@ -32,22 +32,35 @@ def _with_rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
+def _as_block(tensor: Tensor) -> Tensor:
+    """Returns the tensor of one channel block, or a copy, in channels_last_3d from an address that blocks begin at."""
+    tensor = tensor.contiguous(memory_format=torch.channels_last_3d)
+    if tensor.data_ptr() % BLOCK_BYTES == 0:
+        return tensor
+    return _empty(tensor.shape, tensor, blocked=True).copy_(tensor)
+
+
 def _located(tensor: Tensor) -> tuple[int, tuple[int, ...]]:
     return tensor.data_ptr(), tensor.stride()
 
 
-def _empty(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Returns a contiguous tensor of the type of another one."""
-    if math.prod(shape) * like.itemsize >= _KEPT_BYTES:
+def _empty(shape: Sequence[int], like: Tensor, blocked: bool = False) -> Tensor:
+    """Returns a contiguous tensor of the type of another one, or one in channels_last_3d."""
+    if math.prod(shape) * like.itemsize < _KEPT_BYTES:
+        return torch.empty(shape, dtype=like.dtype,
+                           memory_format=torch.channels_last_3d if blocked else torch.contiguous_format)
+    if not blocked:
         return torch.from_numpy(_core.empty(shape, like.dtype is torch.float32, False))
-    return like.new_empty(shape)
+    # NumPy moves the axes, because autograd would forbid to change a view of PyTorch in place.
+    n, c, *extents = shape
+    return torch.from_numpy(_core.empty((n, *extents, c), like.dtype is torch.float32, False).transpose(0, 4, 1, 2, 3))
 
 
 def run_forward(plan: _core.Plan, x: Tensor, w: Tensor | _core.PreparedWeights, bias: Tensor | None,
                 x_hat: _core.Spectra | None = None) -> Tensor:
-    """Returns y. Rows of x are contiguous."""
+    """Returns y. Rows of x are contiguous, or x lies as one channel block if the plan reads it so."""
     shape = plan.y_shape
-    y = _empty(shape if x.dim() == 5 else shape[1:], x)
+    y = _empty(shape if x.dim() == 5 else shape[1:], x, plan.y_blocked)
     if isinstance(w, Tensor):
         w = _with_rows(w)  # lives until the end of the call
     if bias is not None:
@@ -78,10 +91,11 @@ class _Convolution(torch.autograd.Function):
         x_at = _located(x)
         # torch.utils.checkpoint computes x again, and then the spectra belong to another tensor.
         x_hat = ctx.x_hat if ctx.x_at == x_at else None
-        dx = _empty(x.shape, x) if mask[0] else None
+        dx = _empty(x.shape, x, ctx.plan.x_blocked) if mask[0] else None
         dw = _empty(w.shape, x) if mask[1] else None
         dbias = x.new_empty(ctx.plan.y_shape[1]) if mask[2] else None
-        dy, w = _with_rows(dy.resolve_neg()), _with_rows(w)
+        dy = dy.resolve_neg()
+        dy, w = _as_block(dy) if ctx.plan.y_blocked else _with_rows(dy), _with_rows(w)
         addresses = [0 if one is None else one.data_ptr() for one in (dx, dw, dbias)]
         _calls.timed(0, ctx.plan.backward_at, x_at, _located(dy), _located(w), x_hat, *addresses,
                      torch.get_num_threads())
@@ -164,8 +178,9 @@ def problem_of(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) ->
             want = ("dx", "dw") if w.requires_grad else ("dx",)
         elif w.requires_grad:
             want = ("dw",)
-    return Problem(x.shape, w.shape, x.dtype, 0 if bias is None else bias.shape[0], geometry, want,
-                   _is_channels_last(x, w))
+    channels_last = _is_channels_last(x, w)
+    return Problem(x.shape, w.shape, x.dtype, 0 if bias is None else bias.shape[0], geometry, want, channels_last,
+                   channels_last and _is_block(x))
 
 
 def wants_gradients(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
@@ -177,12 +192,13 @@ def convolve(plan: _core.Plan, problem: Problem, x: Tensor, w: Tensor | _core.Pr
              dtype: torch.dtype | None = None) -> Tensor:
     """Convolves by a plan. The result has the memory format that PyTorch's would have, and this type; None: that of x.
     """
-    x = _with_rows(x)  # once, and not in each pass
+    if not plan.x_blocked:
+        x = _with_rows(x)  # once, and not in each pass
     if isinstance(w, Tensor) and wants_gradients(x, w, bias):
         y: Tensor = _calls.timed(1, _Convolution.apply, x, w, bias, plan, problem.geometry)
     else:
         y = _calls.timed(1, run_forward, plan, x, w, bias)
-    if problem.channels_last and _torch_cost.uses_onednn(problem):  # otherwise PyTorch's result would be contiguous
+    if not plan.y_blocked and _torch_cost.writes_channels_last(problem):
         y = y.contiguous(memory_format=torch.channels_last_3d)
     return y if dtype is None else y.to(dtype)
 
@@ -192,6 +208,12 @@ def _is_channels_last(x: Tensor, w: Tensor) -> bool:
     if x.dim() == 4 or (x.is_contiguous() and w.is_contiguous()):
         return False
     return any(one.is_contiguous(memory_format=torch.channels_last_3d) and not one.is_contiguous() for one in (x, w))
+
+
+def _is_block(x: Tensor) -> bool:
+    """Returns whether a tensor in channels_last_3d lies as one channel block of the package."""
+    return (x.shape[1] * x.itemsize == BLOCK_BYTES and x.data_ptr() % BLOCK_BYTES == 0
+            and x.is_contiguous(memory_format=torch.channels_last_3d))
 
 
 def autocast(x: Any, w: Any, bias: Any) -> tuple[Any, Any, Any, torch.dtype | None]:

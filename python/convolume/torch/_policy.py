@@ -65,12 +65,24 @@ def decide(problem: Problem, options: Options) -> Decision:
 
 
 def _plan_of(problem: Problem, options: Options) -> _core.Plan:
+    """Returns a plan that reads and writes channel blocks where they lie, if an engine can."""
+    blocked = problem.x_blocked, _torch_cost.writes_block(problem)
+    if any(blocked):
+        try:
+            return _planned(problem, options, blocked)
+        except _REFUSALS:
+            pass
+    return _planned(problem, options, (False, False))
+
+
+def _planned(problem: Problem, options: Options, blocked: tuple[bool, bool]) -> _core.Plan:
     g = problem.geometry
     # In the budget of a plan, 0 means no limit.
     budget = 0 if options.memory_budget is None else max(options.memory_budget, 1)
     plan = ConvPlan(tuple(problem.x_shape), tuple(problem.w_shape), dtype=_TYPES[problem.dtype], stride=g.stride,
                     padding=g.padding, dilation=g.dilation, groups=g.groups, bias=problem.bias > 0,
-                    transposed=g.transposed, output_padding=g.output_padding, want=problem.want, memory_budget=budget)
+                    transposed=g.transposed, output_padding=g.output_padding, want=problem.want, memory_budget=budget,
+                    _blocked=blocked)
     return plan._plan  # noqa: SLF001
 
 

@@ -13,6 +13,8 @@ from .._convolution import hashable
 
 Ints = int | Sequence[int]
 
+BLOCK_BYTES = 64  # of the channels that lie side by side in a blocked tensor, and the alignment of a block
+
 
 class Geometry(NamedTuple):
     """What a convolution is besides its tensors. Three numbers are along Z, Y, X. Padding is before and behind."""
@@ -56,6 +58,7 @@ class Problem(NamedTuple):
     geometry: Geometry
     want: tuple[str, ...]  # of "dx" and "dw"; PyTorch computes forward only if it is empty
     channels_last: bool  # the format of x or w, and so that of y
+    x_blocked: bool = False  # x lies as one channel block: channels last, and as many as a block holds
 
 
 def _three(value: Ints) -> tuple[int, int, int] | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from .. import _core
-from ._problem import Problem
+from ._problem import BLOCK_BYTES, Problem
 
 
 class _Sizes(NamedTuple):
@@ -67,6 +67,18 @@ def uses_onednn(problem: Problem) -> bool:
         return False
     kernel = problem.w_shape[2:]
     return problem.geometry.groups > 1 or min(kernel[1:]) > 3 or x[0] > 1 or math.prod(x[:4]) > 20480
+
+
+def writes_channels_last(problem: Problem) -> bool:
+    """Returns whether the result is in channels_last_3d: x or w is, and oneDNN keeps that."""
+    return problem.channels_last and uses_onednn(problem)
+
+
+def writes_block(problem: Problem) -> bool:
+    """Returns whether the result lies as one channel block: channels last, and as many as a block holds."""
+    geometry, w = problem.geometry, problem.w_shape
+    outputs = w[1] * geometry.groups if geometry.transposed else w[0]
+    return outputs * problem.dtype.itemsize == BLOCK_BYTES and writes_channels_last(problem)
 
 
 def _lanes(item: int) -> int:

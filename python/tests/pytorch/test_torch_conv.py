@@ -13,6 +13,7 @@ import torch.utils.checkpoint  # noqa: E402
 
 import convolume  # noqa: E402
 import convolume.torch as ours  # noqa: E402
+from convolume.torch import _convolution  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even")
 
@@ -117,6 +118,49 @@ def test_the_memory_format_of_the_result_is_that_of_pytorch(batch, dtype):
         mine, wanted = ours.conv3d(a, b), F.conv3d(a, b)
         assert mine.stride() == wanted.stride()
         torch.testing.assert_close(mine, wanted, rtol=1e-4, atol=1e-4)
+
+
+def last(x):
+    return x.contiguous(memory_format=torch.channels_last_3d)
+
+
+def step_of(conv, x, w, dy):
+    """Returns y and the gradients of the input and of the weights, through an in-place activation."""
+    x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+    y = F.relu(conv(x, w, padding=1), inplace=True)
+    return y, *torch.autograd.grad(y, (x, w), dy)
+
+
+@pytest.mark.parametrize("extent", [5, 20])  # small results, and those that the package keeps memory for
+@pytest.mark.parametrize(("inputs", "outputs", "transposed"), [(16, 16, False), (16, 8, False), (4, 16, False),
+                                                              (16, 16, True)])
+def test_one_channel_block_is_read_and_written_in_channels_last(inputs, outputs, transposed, extent, monkeypatch):
+    x, dy = last(torch.randn(2, inputs, extent, 6, 25)), torch.randn(2, outputs, extent, 6, 25)
+    w = torch.randn(*((inputs, outputs) if transposed else (outputs, inputs)), 3, 3, 3)
+    mine, theirs = ((one.conv_transpose3d if transposed else one.conv3d) for one in (ours, F))
+    plans = []
+    run = _convolution.run_forward
+    monkeypatch.setattr(_convolution, "run_forward", lambda plan, *args: plans.append(plan) or run(plan, *args))
+    found, wanted = step_of(mine, x, w, last(dy)), step_of(theirs, x, w, last(dy))
+    assert (plans[0].x_blocked, plans[0].y_blocked) == (inputs == 16, outputs == 16)
+    assert found[0].stride() == wanted[0].stride()
+    assert found[1].is_contiguous(memory_format=torch.channels_last_3d) == (inputs == 16)
+    for one, other in zip(found, wanted):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+    again = step_of(mine, x, w, dy)  # dy in the other format
+    for one, other in zip(found, again):
+        assert torch.equal(one, other)
+
+
+def test_blocks_may_begin_anywhere():
+    memory = torch.randn(2 * 16 * 4 * 5 * 6 + 1)
+    x = memory[1:].view(2, 4, 5, 6, 16).permute(0, 4, 1, 2, 3)
+    w = torch.randn(16, 16, 3, 3, 3)
+    assert x.data_ptr() % 64 != 0
+    torch.testing.assert_close(ours.conv3d(x, w), F.conv3d(x, w), rtol=1e-4, atol=1e-3)
+    dy = torch.randn(x.numel() + 1)[1:].view(2, 4, 5, 6, 16).permute(0, 4, 1, 2, 3)
+    for one, other in zip(step_of(ours.conv3d, last(x.clone()), w, dy), step_of(F.conv3d, x, w, dy)):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
 
 
 def test_negative_views_are_read_as_pytorch_reads_them():
