@@ -136,7 +136,7 @@ def serves(x: Any, w: Any, bias: Any) -> bool:
 
     Tracers, graphs and other libraries use tensors of their own classes. PyTorch computes those.
     """
-    if type(x) not in _CLASSES or type(w) not in _CLASSES:
+    if type(x) not in _CLASSES or type(w) not in _CLASSES or torch.compiler.is_compiling():
         return False
     if x.dtype not in _TYPES or w.dtype is not x.dtype or not x.is_cpu or not w.is_cpu:
         return False
@@ -146,7 +146,7 @@ def serves(x: Any, w: Any, bias: Any) -> bool:
                              or not bias.is_cpu or bias.is_neg() or bias.numel() == 0):
         return False
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg() or _is_watched())
+    return not (tracing or x.is_neg() or w.is_neg() or _is_watched())
 
 
 # Every call asks for these numbers, so they are functions here. PyTorch has no public names for them.

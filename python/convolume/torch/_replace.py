@@ -170,8 +170,11 @@ class _Replaced:
 
 
 def _call_of(layer: Any, x: Tensor, w: Tensor, bias: Tensor | None) -> object:
-    """Returns what a decision depends on, as far as it may change between calls of a layer; None if x is no tensor."""
-    if type(x) is not Tensor:
+    """Returns what a decision depends on, as far as it may change between calls of a layer; None if x is no tensor.
+
+    PyTorch 2.4 cannot compile this, so there is none in torch.compile either.
+    """
+    if type(x) is not Tensor or torch.compiler.is_compiling():
         return None
     return (x.shape, x.stride(), x.dtype, x.requires_grad, w.shape, w.requires_grad,
             None if bias is None else bias.shape, layer.stride, layer.padding, layer.dilation, layer.groups,
