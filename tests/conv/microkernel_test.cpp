@@ -9,7 +9,6 @@
 #include "testing/sanitizers.hpp"
 #include "testing/simd_targets.hpp"
 #include <fmt/format.h>
-
 #include "conv/direct/direct_nest.hpp"
 #include "convolume/blocking.hpp"
 #include "convolume/cpu.hpp"
@@ -160,6 +159,56 @@ TEST_CASE("backward data of four channel blocks together has the bits of single 
   };
   const Tensor<float> four = dx_of("k y x | ky kx k16 x6 c"), alone = dx_of("k c y x | ky kx k16 x6 c16");
   CHECK(test::same_bits(four, alone));
+}
+
+TEST_CASE(
+    "samples that are computed together have the bits of single voxels, on every SIMD target and in both layouts") {
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    if (test::sanitized && target != before) continue;
+    set_simd_target(target);
+    // Fully connected layers; samples that lie a multiple of 2 KiB apart; blocks that are not full; padding on all
+    // sides, and windows in the padding alone; strides; more samples than a product computes together.
+    for (const char* text : {"mb20ic40ih1iw1oc70kh1", "mb17ic512ih1iw1oc33kh1", "mb9ic20id2ih3iw2oc24kd2kh3kw2",
+                             "mb3ic17id2ih2iw3oc48kd3pd1", "mb15ic33ih3iw3oc20kh3sh2sw2ph1pw1",
+                             "mb5ic17id1ih1iw2oc18kd1kh1kw3pd0ph0pw2"}) {
+      const ConvProblem p = parse_problem(text);
+      conv::Nests nests = test::direct_nests(p);
+      const auto choice_of = [&](const std::string& forward, const std::string& backward) {
+        nests[0] = plan::parse_nest(forward);
+        nests[1] = plan::parse_nest(backward);
+        return ConvOptions{.choice = test::choice_text(nests)};
+      };
+      const std::string n = p.batch > 6 ? " n | kz ky kx {}16 n6 {}16" : " | kz ky kx {}16 n {}16";
+      const ConvOptions together = choice_of(fmt::format(fmt::runtime("k* c z y x" + n), "c", "k"),
+                                             fmt::format(fmt::runtime("c* k z y x" + n), "k", "c"));
+      const ConvOptions single = choice_of("n* k c z y x | kz ky kx c16 k16", "n* c k z y x | kz ky kx k16 c16");
+      CAPTURE(target, text);
+      test::check_against_reference<float>(p, together, 2e-6);
+      test::check_against_reference<double>(p, ConvOptions{.engine = Engine::direct}, 1e-13);
+      test::check_layouts<float>(p, together, true, true, Activation::Kind::none);
+      test::check_layouts<float>(p, together, false, true, Activation::Kind::leaky_relu);
+      ConvCase<float> one(p, together, false, 2), other(p, single);
+      one.run();
+      other.run();
+      CHECK(test::same_bits(one.y, other.y));
+      CHECK(test::same_bits(one.dx, other.dx));
+    }
+  }
+  set_simd_target(before);
+}
+
+TEST_CASE("nests say which samples no microkernel computes together") {
+  const auto refuses = [](const char* problem, const char* nest, const char* why) {
+    const ConvProblem p = parse_problem(problem);
+    conv::Nests nests = test::direct_nests(p);
+    nests[0] = plan::parse_nest(nest);
+    CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = test::choice_text(nests)}), Contains(why));
+  };
+  refuses("mb40ic16ih1iw4oc32kh1", "x | c n k", "no microkernel of 40 samples");
+  refuses("mb4ic16ih1iw4oc32kh1", "y | c n x k", "4 voxels of a row or 4 samples together");
+  refuses("mb4ic1ih1iw4oc32kh1", "x | n k", "write the loop over 'n' before '|'");
+  refuses("mb4ic16ih4iw4oc16kh3", "y x | ky c kx n k", "for voxels of a row, not for samples");
 }
 
 TEST_CASE("nests of four channel blocks say what no microkernel does") {

@@ -83,13 +83,17 @@ class NestDraws {
     // Microkernels compute one, two or four blocks of lanes.
     const index_t most_blocks = (all_lanes + block - 1) / block >= 4 ? 3 : 2, lane_blocks = 1 << below(most_blocks);
     const index_t lane_tile = std::min(all_lanes, block * lane_blocks);
-    const index_t row = std::min<index_t>(extent(direction, Dim::x), 1 + below(lane_blocks == 4 ? 6 : 14));
+    // Together they compute voxels of a row, or samples.
+    const Dim together = p_.batch > 1 && all_terms > 1 && below(3) == 0 ? Dim::n : Dim::x;
+    const index_t most = std::min(extent(direction, together), 1 + below(lane_blocks == 4 ? 6 : 14));
+    const index_t row = together == Dim::x ? most : 1, samples = together == Dim::n ? most : 1;
     const index_t held = std::min(all_terms, block * (1 + below(3)));
-    std::vector<std::vector<Loop>> lists{
-        outer(Dim::n, p_.batch, 1, 1), outer(lanes, all_lanes, lane_tile, block), outer(terms, all_terms, held, block),
-        // A loop over results ends before the microkernel with single planes and rows.
-        outer(Dim::z, extent(direction, Dim::z), 1, 1), outer(Dim::y, extent(direction, Dim::y), 1, 1),
-        outer(Dim::x, extent(direction, Dim::x), row, 1)};
+    std::vector<std::vector<Loop>> lists{outer(Dim::n, p_.batch, samples, 1), outer(lanes, all_lanes, lane_tile, block),
+                                         outer(terms, all_terms, held, block),
+                                         // A loop over results ends before the microkernel with single planes and rows.
+                                         outer(Dim::z, extent(direction, Dim::z), 1, 1),
+                                         outer(Dim::y, extent(direction, Dim::y), 1, 1),
+                                         outer(Dim::x, extent(direction, Dim::x), row, 1)};
     std::vector<std::vector<Loop>> sums;
     if (held > block) sums.push_back({{.dim = terms, .extent = held}});
     for (const Dim dim : {Dim::kz, Dim::ky, Dim::kx}) {
@@ -105,7 +109,7 @@ class NestDraws {
     nest.microkernel = nest.loops.size();
     merge(std::move(sums), nest);
     if (std::min(all_terms, block) > 1) nest.loops.push_back({.dim = terms, .extent = std::min(all_terms, block)});
-    if (row > 1) nest.loops.push_back({.dim = Dim::x, .extent = row});
+    if (most > 1) nest.loops.push_back({.dim = together, .extent = most});
     nest.loops.push_back({.dim = lanes, .extent = lane_tile});
     return nest;
   }

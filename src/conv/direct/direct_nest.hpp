@@ -28,6 +28,7 @@ struct VoxelNest {
   index_t product_blocks = 1;    ///< the most term blocks of a product
   index_t product_columns = 1;   ///< lane blocks whose sums are in registers at the same time: 1, 2 or 4
   index_t row_taps = 1;          ///< the most taps of a step
+  bool rows_of_samples = false;  ///< a product computes the same voxel of several samples, not voxels of a row
   bool sums_once = false;        ///< a product sums all taps and terms of its results
   /// Where the tiles of products begin, for z, y, x, kz, ky and kx, counted from the first result or tap of a task.
   std::array<std::vector<index_t>, 6> begins{};

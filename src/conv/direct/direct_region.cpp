@@ -40,7 +40,7 @@ class RegionRun {
         most_(PassLists<T>::count(d, region)),
         scratch_(memory, scratch_bytes(d, region, tensors, packs_, most_)),
         lists_(d, region, tensors.source.shape.extent, source_in_place_, reads_rows_, most_, scratch_) {
-    if (!source_in_place_) staged_source_ = take(staged_blocks(d, window_, tensors));
+    if (!source_in_place_) staged_source_ = take(staged_blocks(d, region, window_, tensors));
     if (!target_in_place_) staged_target_ = take(region.samples * region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
@@ -76,7 +76,7 @@ class RegionRun {
                                    bool packs, const typename PassLists<T>::Count& most) {
     const Box window = d.map.window(region.box);
     index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
-    if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, window, tensors);
+    if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, region, window, tensors);
     if (!target_in_place(d, tensors)) blocks += region.samples * region.columns * volume(region.box);
     if (holds_weights(d, packs)) blocks += region.columns * held_column(d) / block;
     const std::size_t pack_bytes = packs ? pack_scratch_bytes(d.weights) : 0;
@@ -100,7 +100,7 @@ class RegionRun {
   }
   T* take(index_t blocks) { return scratch_.template take<T>(static_cast<std::size_t>(blocks) * 64); }
   static bool source_in_place(const VoxelDirection<T>& d, const Box& window, const DirectionTensors<T>& tensors) {
-    const bool blocked = d.source_layout == Layout::blocked && tensors.gradient == nullptr;
+    const bool blocked = d.source_layout == Layout::blocked && tensors.gradient == nullptr && !crowds_sets(d, tensors);
     if (blocked && d.leaves_out_padding) return true;
     const Extent3& e = tensors.source.shape.extent;
     for (int axis = 0; axis < 3; ++axis) {
@@ -108,15 +108,31 @@ class RegionRun {
     }
     return blocked || reads_rows(d, tensors);
   }
+  /// Returns whether a product reads samples whose distance is a multiple of most of an L1's way. The cache would hold
+  /// few of them at a time.
+  static bool crowds_sets(const VoxelDirection<T>& d, const DirectionTensors<T>& tensors) {
+    constexpr index_t crowding_bytes = 2048;
+    const Shape5& shape = tensors.source.shape;
+    const index_t sample = ceil_div(shape.c, block) * shape.extent.volume() * 64;
+    return d.nest.rows_of_samples && sample % crowding_bytes == 0;
+  }
   /// Returns whether the source is read as rows of its channels. If there is one channel, channel blocks would take up
   /// to sixteen times as much memory.
   static bool reads_rows(const VoxelDirection<T>& d, const DirectionTensors<T>& tensors) {
-    return (d.weights.terms == 1 || d.tap_rows_only) && d.source_layout == Layout::plain && tensors.gradient == nullptr;
+    return (d.weights.terms == 1 || d.tap_rows_only) && d.source_layout == Layout::plain &&
+           tensors.gradient == nullptr && !d.nest.rows_of_samples;
   }
   /// Returns the size of the staged source in units of 64 bytes.
-  static index_t staged_blocks(const VoxelDirection<T>& d, const Box& window, const DirectionTensors<T>& tensors) {
+  static index_t staged_blocks(const VoxelDirection<T>& d, const Region& region, const Box& window,
+                               const DirectionTensors<T>& tensors) {
+    if (d.nest.rows_of_samples) return region.samples * staged_sample(d, window);
     if (!reads_rows(d, tensors)) return d.nest.held_blocks * volume(window);
     return (std::min(d.weights.terms, d.nest.held_blocks * block) * volume(window) + block - 1) / block;
+  }
+  /// Returns the distance between staged samples that a product reads together, in units of 64 bytes. It is odd, so
+  /// that they lie in different sets of a cache.
+  static index_t staged_sample(const VoxelDirection<T>& d, const Box& window) {
+    return d.nest.held_blocks * volume(window) | 1;
   }
   static bool target_in_place(const VoxelDirection<T>& d, const DirectionTensors<T>& tensors) {
     return d.target_layout == Layout::blocked && !tensors.add;
@@ -183,6 +199,11 @@ class RegionRun {
       const auto view = block_of(tensors_.source, Layout::blocked, sample, first * block);
       return {view.data, {0, 0, 0}, strides_of(tensors_.source), tensors_.source.stride[1]};
     }
+    stage(sample, first, blocks, staged_source_);
+    return {staged_source_, window_.begin, dense(window_.extent()), volume(window_) * block};
+  }
+  /// Copies the window of the channel blocks [first, first + blocks) of a sample.
+  void stage(index_t sample, index_t first, index_t blocks, T* to) {
     const index_t step = volume(window_) * block;
     for (index_t i = 0; i < blocks; ++i) {
       BoxSource<T> box{.block = block_of(tensors_.source, d_.source_layout, sample, (first + i) * block),
@@ -192,9 +213,8 @@ class RegionRun {
       if (tensors_.gradient != nullptr) {
         box.y = block_of(tensors_.y, d_.source_layout, sample, (first + i) * block);
       }
-      d_.boxes.load(box, staged_source_ + i * step, row_);
+      d_.boxes.load(box, to + i * step, row_);
     }
-    return {staged_source_, window_.begin, dense(window_.extent()), step};
   }
 
   /// Runs the loops of the nest from `level` on.
@@ -226,17 +246,31 @@ class RegionRun {
 
   std::ptrdiff_t weights_column() const { return own_weights_ != nullptr ? held_column(d_) : d_.weights.column_step(); }
 
-  /// Makes the sample and the term blocks of the current ranges available.
+  /// Makes the samples and the term blocks of the current ranges available. Samples that a product computes together
+  /// are available together.
   void hold() {
-    const index_t sample = ranges_[Dim::n].begin,
-                  first = ranges_[Dim::c].begin / d_.nest.held_blocks * d_.nest.held_blocks;
-    if (sample == sample_ && first == held_first_) return;
+    const LoopRange& samples = ranges_[Dim::n];
+    const index_t first = ranges_[Dim::c].begin / d_.nest.held_blocks * d_.nest.held_blocks;
+    if (samples.begin == sample_ && first == held_first_) return;
     const index_t blocks = std::min(d_.nest.held_blocks, d_.weights.term_blocks() - first);
-    if (sample != sample_) target_ = target_box(sample);
+    if (samples.begin != sample_) target_ = target_box(samples.begin);
     if (first != held_first_) held_weights_ = weights_of(first, blocks);
-    source_ = source_box(sample, first, blocks);
-    sample_ = sample;
+    source_ = source_box(samples.begin, first, blocks);
+    if (d_.nest.rows_of_samples && !source_in_place_) {
+      for (index_t i = 1; i < samples.size(); ++i) {
+        stage(samples.begin + i, first, blocks, staged_source_ + i * source_sample());
+      }
+    }
+    sample_ = samples.begin;
     held_first_ = first;
+  }
+  /// Returns the distance between the samples that a product reads together.
+  std::ptrdiff_t source_sample() const {
+    return source_in_place_ ? tensors_.source.stride[0] : staged_sample(d_, window_) * block;
+  }
+  /// Returns the distance between the samples of its results.
+  std::ptrdiff_t target_sample() const {
+    return target_in_place_ ? tensors_.target.stride[0] : region_.columns * volume(region_.box) * block;
   }
 
   /// Returns the weights of the blocks [first, first + blocks) for this region's columns.
@@ -292,7 +326,13 @@ class RegionRun {
   void run_pass(const Pass& pass, index_t first, const T* weights, bool add) const {
     if (add && pass.step_count == 0) return;
     const LoopRange& columns = ranges_[Dim::k];
-    const BoxStrides strides = source_.strides * d_.map.source_step();
+    BoxStrides strides = source_.strides * d_.map.source_step(), to = target_.strides * d_.map.target_step();
+    Extent3 count = pass.count;
+    if (d_.nest.rows_of_samples) {  // all passes are of one voxel
+      strides.voxel = source_sample();
+      to.voxel = target_sample();
+      count.x = ranges_[Dim::n].size();
+    }
     const auto multiply_voxels = pass.row_taps != 1      ? d_.tap_rows
                                  : strides.voxel < block ? d_.taps_of_channel
                                                          : d_.single_taps;
@@ -310,10 +350,10 @@ class RegionRun {
                                     .weights_column = weights_column(),
                                     .weights_next = next_weights(weights),
                                     .target = target_.data + pass.target + columns.begin * target_.block,
-                                    .target_strides = target_.strides * d_.map.target_step(),
+                                    .target_strides = to,
                                     .target_column = target_.block,
                                     .bias = tensors_.bias ? bias_ + columns.begin * block : nullptr,
-                                    .count = pass.count,
+                                    .count = count,
                                     .columns = columns.size(),
                                     .together = d_.nest.product_columns,
                                     .lanes = d_.weights.lanes - (region_.first_column + columns.begin) * block,
@@ -364,7 +404,7 @@ bool are_lines(const VoxelDirection<T>& d, const ConvProblem& p) {
   const Box window = d.map.window(all);
   const bool lines = d.source_layout == Layout::plain || d.weights.lanes <= most_blocked_results;
   return lines && d.target_layout == Layout::plain && d.weights.taps == 1 && p.input == p.output() &&
-         window.begin == all.begin && window.end == all.end && d.nest.sums_once;
+         window.begin == all.begin && window.end == all.end && d.nest.sums_once && !d.nest.rows_of_samples;
 }
 
 /// Returns whether the outermost loop around products is the one over term blocks, if there is one.
@@ -393,15 +433,15 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
   weights = weights_of<T>(p, forward);
   source_layout = forward ? p.x_layout : p.y_layout;
   target_layout = forward ? p.y_layout : p.x_layout;
-  leaves_out_padding = map.pads_one_result();
   nest = compile_voxel_nest(given, problem, direction, map);
+  leaves_out_padding = map.pads_one_result() || nest.rows_of_samples;
   step_orders = order_steps(nest, map);
   tap_rows_only = weights.lane_blocks() == 1 &&
                   std::all_of(step_orders.begin(), step_orders.end(), [](const std::vector<StepPlace>& order) {
                     return order.empty() || order.front().taps > 1;
                   });
   lines = are_lines(*this, p);
-  patches = are_patches(*this);
+  patches = are_patches(*this) && !nest.rows_of_samples;
   const index_t held_squares =
       nest.grid.columns * nest.held_blocks * weights.taps * weights.square() * static_cast<index_t>(sizeof(T));
   const index_t regions = (p.batch + nest.samples - 1) / nest.samples * nest.grid.per_sample();

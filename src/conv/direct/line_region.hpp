@@ -14,7 +14,7 @@ bool runs_lines(const VoxelDirection<T>& direction, const DirectionTensors<T>& t
   return direction.lines && tensors.gradient == nullptr;
 }
 
-/// Returns the bytes of scratch that run_lines() takes: for the bias values.
+/// Returns the bytes of scratch that run_lines() takes at most: for the bias values, and for voxels that are copied.
 template <class T>
 std::size_t line_scratch_bytes(const VoxelDirection<T>& direction, const Region& region);
 

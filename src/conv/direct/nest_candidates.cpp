@@ -74,6 +74,7 @@ struct Variant {
   bool four_columns = false;       ///< four blocks of results are computed together, if there are so many
   /// A task computes all voxels of a sample, or of all samples, if that reads fewer bytes.
   bool whole_samples = false;
+  bool sample_rows = false;  ///< products compute the same voxel of several samples, and tasks compute all samples
 };
 
 /// The results of a problem: blocks of channels, of which `together` are computed at once.
@@ -258,6 +259,12 @@ bool suits_four_columns(const DirectMap& map, index_t result_blocks) {
   return result_blocks >= 4 && map.source_step().x <= 2 && shortest_piece(map, most_row_voxels(4)) >= least_voxels;
 }
 
+/// Returns whether products could compute samples together: more of them than a row has voxels. Samples of a single
+/// channel are computed one after the other.
+bool suits_sample_rows(const ConvProblem& problem, const DirectMap& map, index_t source_channels) {
+  return source_channels > 1 && problem.batch > ceil_div(map.domain().x, map.target_step().x);
+}
+
 LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, TaskCount tasks,
                     const Variant& variant) {
   Extent3 taps{1, 1, 1};
@@ -300,13 +307,19 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
     tile = all_samples(map, sources, result_blocks, tasks, tile);
     if (tile.all_samples) together = 2;
   }
+  if (variant.sample_rows) {
+    // Each task stages all sources, so there are no more tasks than needed.
+    const index_t sets = ceil_div(result_blocks, together);
+    const index_t few = std::min(tasks.wanted, plan::nest_few_tasks_per_core * tasks.machine.cores);
+    tile = {map.domain(), together * ceil_div(sets, std::min(sets, few)), true};
+  }
   NestBuilder nest(extent);
   if (!tile.all_samples) nest.add(Dim::n, 1, true);
   nest.add(lanes, tile.columns * block, true);
   nest.add(Dim::z, ceil_div(tile.extent.z, step.z), true);
   nest.add(Dim::y, ceil_div(tile.extent.y, step.y), true);
   nest.add(terms, held * block);
-  nest.add(Dim::n, 1);
+  if (!variant.sample_rows) nest.add(Dim::n, 1);
   nest.add(Dim::kz, product.z);
   nest.add(Dim::ky, product.y);
   nest.add(Dim::kx, product.x);
@@ -314,7 +327,9 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add(Dim::z, 1);
   nest.add(Dim::y, 1);
   nest.add(lanes, together * block);
-  nest.add(Dim::x, most_row_voxels(std::min(together, result_blocks), rows ? taps.x : 1));
+  const index_t most = most_row_voxels(std::min(together, result_blocks), rows ? taps.x : 1);
+  nest.add(Dim::x, variant.sample_rows ? 1 : most);
+  if (variant.sample_rows) nest.add(Dim::n, most);
   nest.begin_microkernel();
   nest.add(terms, block);
   nest.add_rest(Dim::kz);
@@ -323,6 +338,7 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add_rest(terms);
   if (rows) nest.add_rest(Dim::kx);
   nest.add_rest(Dim::x);
+  nest.add_rest(Dim::n);
   nest.add_rest(lanes);
   return nest.take();
 }
@@ -436,6 +452,12 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   strided ? other.single_planes = false : other.steps /= 2;
   single_taps.tap_rows = single_taps.four_columns = false;
   add(voxel_nest(problem, direction, map, {tasks, machine}, first));
+  if (suits_sample_rows(problem, map, forward ? problem.in_channels : problem.out_channels)) {
+    Variant samples = usual;
+    samples.sample_rows = true;
+    samples.tap_rows = samples.four_columns = false;
+    add(voxel_nest(problem, direction, map, {tasks, machine}, samples));
+  }
   for (const bool columns_inside : {false, true}) {
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {

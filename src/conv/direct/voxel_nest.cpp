@@ -58,12 +58,7 @@ class VoxelCompiler : NestCompiler {
     std::size_t end = loops_.size();
     product_lanes_ = check_lanes(read_last(Dim::k, end), true);
     result_.product_columns = product_lanes_;
-    const index_t voxels = read_last(Dim::x, end);
-    if (voxels > most_row_voxels(product_lanes_)) {
-      refuse(fmt::format("has no microkernel of {} voxels of a row; its microkernels have at most {}", voxels,
-                         most_row_voxels(product_lanes_)));
-    }
-    product_voxels_ = voxels;
+    product_voxels_ = read_row_of_results(end);
     for (std::size_t i = nest_.microkernel; i < end; ++i) {
       if (trivial(i)) continue;
       const Dim dim = loops_[i].dim;
@@ -91,6 +86,28 @@ class VoxelCompiler : NestCompiler {
     result_.product_blocks = blocks(terms);
   }
 
+  /// Returns how many results a product computes together: voxels of a row, or the same voxel of several samples.
+  index_t read_row_of_results(std::size_t& end) {
+    index_t voxels = read_last(Dim::x, end);
+    const index_t samples = read_last(Dim::n, end);
+    result_.rows_of_samples = samples > 1;
+    if (samples > 1 && voxels > 1) {
+      refuse(
+          fmt::format("computes {} voxels of a row or {} samples together, not both; write one of the loops before "
+                      "'|'",
+                      voxels, samples));
+    }
+    if (samples > 1 && extent(Dim::c) == 1) {
+      refuse("computes samples of a single channel one after the other; write the loop over 'n' before '|'");
+    }
+    const index_t results = std::max(voxels, samples), most = most_row_voxels(product_lanes_);
+    if (results > most) {
+      refuse(fmt::format("has no microkernel of {} {}; its microkernels have at most {}", results,
+                         samples > 1 ? "samples" : "voxels of a row", most));
+    }
+    return results;
+  }
+
   /// Reads the loops inside of the terms of a block: none, or one over a row of taps.
   void read_row(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
@@ -101,6 +118,7 @@ class VoxelCompiler : NestCompiler {
       if (product_lanes_ > 2) {
         refuse(i, fmt::format("sums rows of taps for at most {} result channels", 2 * block_));
       }
+      if (result_.rows_of_samples) refuse(i, "sums rows of taps for voxels of a row, not for samples");
       if (loops_[i].extent > most_row_taps) {
         refuse(i, fmt::format("sums at most {} taps of a row inside of the terms of a block", most_row_taps));
       }
@@ -113,10 +131,13 @@ class VoxelCompiler : NestCompiler {
     // One product computes rows, planes and all columns, if the innermost loops say so in this order.
     const index_t usual_voxels =
         most_row_voxels(std::max<index_t>(2, product_lanes_), product_lanes_ == 1 ? 1 : result_.row_taps);
-    const bool usual_row = product_voxels_ >= std::min(usual_voxels, extent(Dim::x));
+    const Dim row = result_.rows_of_samples ? Dim::n : Dim::x;
+    const bool usual_row = product_voxels_ >= std::min(usual_voxels, extent(row));
     const bool usual_columns = product_lanes_ >= std::min<index_t>(2, blocks(extent(Dim::k)));
-    if (usual_row) fuse(loops, Dim::x);
-    if (usual_row || (!loops.empty() && loops_[loops.back()].dim != Dim::x)) {
+    if (usual_row) fuse(loops, row);
+    if (result_.rows_of_samples) {
+      if (usual_row && usual_columns) fuse(loops, Dim::k);
+    } else if (usual_row || (!loops.empty() && loops_[loops.back()].dim != Dim::x)) {
       fuse(loops, Dim::y);
       fuse(loops, Dim::z);
       if (usual_columns) fuse(loops, Dim::k);

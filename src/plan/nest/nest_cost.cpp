@@ -208,7 +208,7 @@ class SpaceCost {
       }
     };
     // One tap without strides: lines of plain tensors are multiplied in place.
-    const bool lines = taps() == 1 && !padded_window && space_.written != Operand::w &&
+    const bool lines = taps() == 1 && !padded_window && space_.written != Operand::w && tile_of(Dim::n) == 1 &&
                        space_.result_step == Extent3{1, 1, 1} && problem_.x_layout == Layout::plain &&
                        problem_.y_layout == Layout::plain;
     cost.task_seconds += tasks() * machine_.task_s;
@@ -216,7 +216,8 @@ class SpaceCost {
     // Rows of taps of one channel, or for one block of results, read plain tensors as they are.
     const bool in_place = space_.written != Operand::w && layout_of(space_.windowed) == Layout::plain &&
                           taps_of_row() > 1 && (space_.of(terms_) == 1 || space_.of(lanes_) <= space_.channel_block);
-    if (!in_place) copied(space_.windowed, window, padded_results() > 1 && space_.written != Operand::w);
+    const bool copies_padding = space_.written != Operand::w && tile_of(Dim::n) == 1 && padded_results() > 1;
+    if (!in_place) copied(space_.windowed, window, copies_padding);
     copied(target, results, false);
   }
 
@@ -275,7 +276,9 @@ class SpaceCost {
     const double vectors = wide() ? std::min(4.0, std::ceil(tile_of(lanes_) / block)) : 2;
     // Two vectors of a single channel have no kernels for rows of taps.
     const double taps = vectors > 1 && space_.of(terms_) == 1 ? 1 : taps_of_row();
-    const double row = tile_of(Dim::x), voxels = row / std::ceil(row / most_rows(vectors, taps));
+    // Results that a product computes together: voxels of a row, or samples.
+    const double row = std::max(tile_of(Dim::x), tile_of(Dim::n));
+    const double voxels = row / std::ceil(row / most_rows(vectors, taps));
     const double lanes = lanes_of_results();
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1);
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs *
