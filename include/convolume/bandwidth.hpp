@@ -33,10 +33,10 @@ struct KernelTask {
 struct Chip {
   std::string name;
   double ghz = 0;
-  index_t groups = 1;        ///< core groups
-  index_t cores = 1;         ///< of a group; a square number
-  index_t vector = 1;        ///< elements of a vector
-  double scratch_bytes = 0;  ///< of each core
+  index_t groups = 1;         ///< core groups
+  index_t cores = 1;          ///< of a group; a square number
+  index_t vector = 1;         ///< elements of a vector
+  index_t scratch_bytes = 0;  ///< of each core; at most 2^53
   KernelTask task{};
   std::optional<double> gload_gb_per_s{};    ///< loads from memory into registers, of a group; without it: none
   std::optional<double> published_gflops{};  ///< peak that the maker states, for shares
@@ -124,9 +124,9 @@ struct BandwidthReport {
 /// the rows of y. A tile is b_C columns of y, all channels and all samples. For each tap W, and the columns of x that
 /// meet it, are fetched. Speed falls in proportion where a level needs more bandwidth than it has. Channels and samples
 /// are padded to multiples of the mesh. Padding of x counts as voxels. Throws InvalidArgument if the chip or the
-/// problem is invalid, if type, pattern and issue do not fit each other or the chip, or if one column does not fit into
-/// the scratch memory (the message names the least size). Throws Unsupported for groups of channels, volumes and
-/// transposed problems.
+/// problem is invalid, or if type, pattern and issue do not fit each other or the chip. Throws Unsupported for groups
+/// of channels, volumes and transposed problems, and if one column does not fit into the scratch memory. The message
+/// then names the least size.
 CONVOLUME_API BandwidthReport plan_bandwidth(const ConvProblem& problem, const Chip& chip,
                                              const BandwidthOptions& options = {});
 

@@ -111,7 +111,7 @@ class GroupModel {
   /// Returns the elements that a load instruction loads.
   double load_elements() const { return ldm() ? vector_ : 1; }
   /// Returns the bytes that a tile may take of a group. With two buffers it is half (section 3.3.2).
-  double limit_bytes() const { return chip_.scratch_bytes * cores() / (o_.double_buffer ? 2 : 1); }
+  double limit_bytes() const { return static_cast<double>(chip_.scratch_bytes) * cores() / (o_.double_buffer ? 2 : 1); }
 
   /// Returns the bytes of W, of `columns` of x and of as many of y (equation 3, and its extension in section 3.3.3).
   double tile_bytes(double columns) const { return (ni_ * no_ + columns * (ni_ + no_) * bs_) * element_; }
@@ -132,8 +132,8 @@ class GroupModel {
 
   [[noreturn]] void refuse_size() const {
     const double buffers = o_.double_buffer ? 2 : 1, least = std::ceil(tile_bytes(1) / cores()) * buffers;
-    throw InvalidArgument(fmt::format(
-        "one column of {:.0f} input channels, {:.0f} output channels and {:.0f} samples does not fit into the {:.0f} "
+    throw Unsupported(fmt::format(
+        "one column of {:.0f} input channels, {:.0f} output channels and {:.0f} samples does not fit into the {} "
         "bytes of scratch memory of chip '{}'; it needs scratch_bytes = {:.0f} at least, or a smaller batch",
         ni_, no_, bs_, chip_.scratch_bytes, chip_.name, least));
   }

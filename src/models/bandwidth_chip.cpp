@@ -11,7 +11,7 @@
 namespace convolume::plan {
 namespace {
 
-constexpr double most_scratch_bytes = 9007199254740992;  // 2^53: doubles count bytes exactly up to here
+constexpr index_t most_scratch_bytes = index_t{1} << 53;  // doubles count bytes exactly up to here
 constexpr double most_value = 1e12;
 constexpr index_t most_cores = 1 << 20;
 
@@ -19,9 +19,9 @@ constexpr index_t most_cores = 1 << 20;
   throw InvalidArgument(fmt::format("chip '{}': {}: {}", chip.name, field, why));
 }
 
-void check_value(const Chip& chip, const std::string& field, double value, double most = most_value) {
-  if (!(value > 0 && value <= most)) {
-    refuse(chip, field, fmt::format("is {}; write a value above 0 and at most {}", value, most));
+void check_value(const Chip& chip, const std::string& field, double value) {
+  if (!(value > 0 && value <= most_value)) {
+    refuse(chip, field, fmt::format("is {}; write a value above 0 and at most {}", value, most_value));
   }
 }
 
@@ -29,9 +29,9 @@ void check_if_given(const Chip& chip, const char* field, const std::optional<dou
   if (value) check_value(chip, field, *value);
 }
 
-void check_count(const Chip& chip, const char* field, index_t value) {
-  if (value < 1 || value > most_cores) {
-    refuse(chip, field, fmt::format("is {}; write a number from 1 to {}", value, most_cores));
+void check_count(const Chip& chip, const char* field, index_t value, index_t most = most_cores) {
+  if (value < 1 || value > most) {
+    refuse(chip, field, fmt::format("is {}; write a number from 1 to {}", value, most));
   }
 }
 
@@ -122,7 +122,7 @@ void validate(const Chip& chip) {
                        chip.cores, side * side));
   }
   check_count(chip, "vector", chip.vector);
-  check_value(chip, "scratch_bytes", chip.scratch_bytes, most_scratch_bytes);
+  check_count(chip, "scratch_bytes", chip.scratch_bytes, most_scratch_bytes);
   check_task(chip);
   check_if_given(chip, "gload_gb_per_s", chip.gload_gb_per_s);
   check_if_given(chip, "published_gflops", chip.published_gflops);
