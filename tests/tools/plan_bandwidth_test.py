@@ -133,8 +133,9 @@ class PlanBandwidth(CliTest):
         for one in directions:
             for key in ("bytes", "rbw_gb_per_s", "mbw_gb_per_s"):
                 self.assertEqual(list(one[key]), ["L2", "L3", "memory"])
-            compute = [one["bytes"][level] / one["rbw_gb_per_s"][level] for level in one["bytes"]]
-            self.assertAlmostEqual(min(compute) / max(compute), 1)
+            multiply_adds = 2 * 32 * 32 * 27 * 16**3 / (1e9 * report["peak_gflops"] * one["ee"])
+            for level, needed in one["rbw_gb_per_s"].items():
+                self.assertAlmostEqual(1e-9 * one["bytes"][level] / needed / multiply_adds, 1)
             needs_more = [level for level in one["bytes"] if one["rbw_gb_per_s"][level] > one["mbw_gb_per_s"][level]]
             self.assertEqual(one["bound_by"] != "computation", bool(needs_more))
             self.assertAlmostEqual(one["efficiency"], one["gflops"] / report["peak_gflops"])
@@ -144,6 +145,7 @@ class PlanBandwidth(CliTest):
             self.assertAlmostEqual(one["seconds"] / bound["seconds"], 1)
         double = self.bandwidth("--problem", problem, "--machine", "here", "--type", "f64")
         self.assertAlmostEqual(double["peak_gflops"], report["peak_gflops"] / 2)
+        self.assertGreater(double["cases"][0]["directions"][0]["seconds"], 1.5 * directions[0]["seconds"])
         text = self.run_cli("plan", "bandwidth", "--problem", problem, "--machine", "here")
         for part in ("L2", "L3", "memory", "bwd_w", "one core"):
             self.assertIn(part, text)
@@ -200,6 +202,8 @@ class PlanBandwidth(CliTest):
         refused("ghz = 1.45", "ghz = nan", "ghz", "is nan")
         refused("groups = 4", "groups = 1.5", "groups", "whole number")
         refused("groups = 4", "groups = 4\ncolour = 3", "colour", "is no field", "scratch_bytes")
+        refused("[issue]", "[issue]\nslots = 3", "issue.slots", "is no field", "multiply_adds")
+        refused("[bandwidth]", "[bandwidth]\nsize = 3", "bandwidth.size", "is no field", "run_bytes")
         refused("cores = 64", "cores = 60", "cores", "is 60", "square")
         refused("scratch_bytes = 65536", "scratch_bytes = 9007199254740993", "scratch_bytes", "9007199254740992")
         refused("reordered = 17", "reordered = 15", "reordered", "is 15", "16")
