@@ -1,7 +1,6 @@
 #include "tools/info.hpp"
 
-#include <array>
-
+#include "tools/nest_levels.hpp"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -32,24 +31,6 @@ std::string machine_text() {
   return text + "libraries       " + libraries + "\n";
 }
 
-namespace {
-
-/// Names of the levels that data come from.
-constexpr std::array<const char*, plan::NestCost::levels> sources{"L2", "L3", "memory"};
-
-std::array<double, plan::NestCost::levels> bandwidths() {
-  const MachineModel& m = machine_model();
-  return {m.l2_gb_per_s, m.l3_gb_per_s, m.dram_gb_per_s};
-}
-
-/// Returns what bounds a direction: computation, or the level that cannot deliver as fast.
-std::string bound_of(const plan::NestCost& cost) {
-  const std::size_t level = cost.slowest_level();
-  return cost.needed_bandwidth(level) > 1e9 * bandwidths()[level] ? sources[level] : "computation";
-}
-
-}  // namespace
-
 std::string blocking_table(const std::vector<nets::LayerBlocking>& layers) {
   std::string text = fmt::format("{:<20} {:<10} {:<6} {:>10} {:>10} {:>10} {:>10}  {:<12} {}\n", "layer", "engine",
                                  "dir", "ms", "MB of L2", "of L3", "of memory", "bound", "busiest level");
@@ -63,8 +44,8 @@ std::string blocking_table(const std::vector<nets::LayerBlocking>& layers) {
     text += fmt::format(
         "{:<20} {:<10} {:<6} {:>10.3f} {:>10.2f} {:>10.2f} {:>10.2f}  {:<12} {}: needs {:.3g} of {:.3g} GB/s\n",
         layer.layer, name_of(layer.engine), name_of(layer.direction), 1e3 * cost.seconds(), 1e-6 * cost.bytes[0],
-        1e-6 * cost.bytes[1], 1e-6 * cost.bytes[2], bound_of(cost), sources[level], 1e-9 * cost.needed_bandwidth(level),
-        bandwidths()[level]);
+        1e-6 * cost.bytes[1], 1e-6 * cost.bytes[2], bound_of(cost), nest_level_names[level],
+        1e-9 * cost.needed_bandwidth(level), nest_level_gb_per_s()[level]);
   }
   return text + "\nAll columns but the second are of the engine direct on one core.\n";
 }
@@ -79,11 +60,11 @@ std::string blocking_json(const std::vector<nets::LayerBlocking>& layers) {
     }
     const plan::NestCost& cost = layer.cost;
     nlohmann::ordered_json levels = nlohmann::ordered_json::array();
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      levels.push_back({{"from", sources[i]},
+    for (std::size_t i = 0; i < nest_level_names.size(); ++i) {
+      levels.push_back({{"from", nest_level_names[i]},
                         {"bytes", cost.bytes[i]},
                         {"needs_gb_per_s", 1e-9 * cost.needed_bandwidth(i)},
-                        {"has_gb_per_s", bandwidths()[i]}});
+                        {"has_gb_per_s", nest_level_gb_per_s()[i]}});
     }
     all["layers"].push_back({{"layer", layer.layer},
                              {"engine", name_of(layer.engine)},

@@ -291,14 +291,20 @@ void PlanCommand::add_to(CLI::App& app) {
       "transfer", "Choose tiles of a convolution so that transfers from a large, slow memory cost least");
   transfer_command_->fallthrough();
   add_transfer_options(*transfer_command_, transfer_);
+
+  bandwidth_command_ = app.add_subcommand(
+      "bandwidth", "Compare the bandwidth that a convolution needs with what there is, on a chip or on this machine");
+  bandwidth_command_->fallthrough();
+  add_bandwidth_options(*bandwidth_command_, bandwidth_);
 }
 
 int PlanCommand::run() const {
-  fmt::print("{}", count_command_->parsed()      ? count_nest(count_)
-                   : energy_command_->parsed()   ? tools::plan_energy(energy_)
-                   : system_command_->parsed()   ? tools::plan_system(system_)
-                   : transfer_command_->parsed() ? plan_transfers(transfer_)
-                                                 : explain_plan(explain_));
+  fmt::print("{}", count_command_->parsed()       ? count_nest(count_)
+                   : energy_command_->parsed()    ? tools::plan_energy(energy_)
+                   : system_command_->parsed()    ? tools::plan_system(system_)
+                   : transfer_command_->parsed()  ? plan_transfers(transfer_)
+                   : bandwidth_command_->parsed() ? plan_bandwidths(bandwidth_)
+                                                  : explain_plan(explain_));
   return 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "tools/plan_bandwidth.hpp"
 #include "tools/plan_energy.hpp"
 #include "tools/plan_transfer.hpp"
 
@@ -45,12 +46,13 @@ class PlanCommand {
 
  private:
   CLI::App *count_command_ = nullptr, *energy_command_ = nullptr, *system_command_ = nullptr,
-           *transfer_command_ = nullptr;
+           *transfer_command_ = nullptr, *bandwidth_command_ = nullptr;
   CountOptions count_;
   ExplainOptions explain_;
   EnergyOptions energy_;
   SystemOptions system_;
   TransferOptions transfer_;
+  BandwidthOptions bandwidth_;
 };
 
 }  // namespace convolume::tools
