@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bench/conv/conv_competitor.hpp"
+#include "bench/peers/im2col_convolution.hpp"
 #include "bench/peers/onednn_convolution.hpp"
 
 namespace convolume::bench {
@@ -154,6 +155,7 @@ void print_header(const ConvBenchOptions& options) {
       "{} thread{}, weights {}, load average {:.1f}; a ratio is the competitor's time divided by "
       "ours; in time: of the lower quartiles\n",
       options.threads, options.threads == 1 ? "" : "s", options.cached_weights ? "cached" : "fresh", load_average());
+  if (options.has(Peer::im2col_openblas)) fmt::print("OpenBLAS with its kernels for {}\n", openblas_core());
   fmt::print("{:11} {:7} {:10} {:>11}", "dir", "layout", "engine", "ours");
   for (const Peer peer : options.peers) {
     fmt::print(" {:>11} {:>7}  {:17} {:>7}", name_of(peer), "ratio", "quartiles", "in time");

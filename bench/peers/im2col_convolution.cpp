@@ -75,8 +75,9 @@ class Im2colConvolution final : public ConvCompetitor {
     if (std::max(results_, channels_ * taps_) > std::numeric_limits<int>::max())
       throw Unsupported(
           fmt::format("im2col does not serve {}: the matrix is too large for a BLAS", to_string(problem)));
-    copies_ = problem.kernel != one || problem.stride != one || problem.pad_before != none ||
-              problem.output() != problem.input;
+    joins_ = results_ == 1 && problem.kernel == problem.input && problem.groups == 1 && problem.pad_before == none;
+    copies_ = !joins_ && (problem.kernel != one || problem.stride != one || problem.pad_before != none ||
+                          problem.output() != problem.input);
     if (copies_) allocate_columns();
     add_tasks();
   }
@@ -100,7 +101,8 @@ class Im2colConvolution final : public ConvCompetitor {
 
   template <class Body>
   void for_each_group(const Body& body) {
-    for (sample_ = 0; sample_ < problem_.batch; ++sample_) {
+    const index_t products = joins_ ? 1 : problem_.batch;
+    for (sample_ = 0; sample_ < products; ++sample_) {
       for (group_ = 0; group_ < problem_.groups; ++group_) body();
     }
   }
@@ -200,11 +202,21 @@ class Im2colConvolution final : public ConvCompetitor {
   }
 
   void forward() {
+    if (joins_) {
+      multiply({problem_.batch, maps_, channels_ * taps_}, of<const T>(data_.x), false, of<const T>(data_.w), true,
+               of<T>(y_), 0);
+      return;
+    }
     multiply({maps_, results_, channels_ * taps_}, of<const T>(data_.w) + weight_offset(), false, windows(), false,
              of<T>(y_) + output_offset(), 0);
   }
 
   void backward_data() {
+    if (joins_) {
+      multiply({problem_.batch, channels_ * taps_, maps_}, of<const T>(data_.dy), false, of<const T>(data_.w), false,
+               of<T>(dx_), 0);
+      return;
+    }
     T* const product = copies_ ? columns_.data() : of<T>(dx_) + input_offset(0);
     multiply({channels_ * taps_, results_, maps_}, of<const T>(data_.w) + weight_offset(), true,
              of<const T>(data_.dy) + output_offset(), false, product, 0);
@@ -212,6 +224,11 @@ class Im2colConvolution final : public ConvCompetitor {
   }
 
   void backward_weights() {
+    if (joins_) {
+      multiply({maps_, channels_ * taps_, problem_.batch}, of<const T>(data_.dy), true, of<const T>(data_.x), false,
+               of<T>(dw_), 0);
+      return;
+    }
     multiply({maps_, channels_ * taps_, results_}, of<const T>(data_.dy) + output_offset(), false, windows(), true,
              of<T>(dw_) + weight_offset(), sample_ == 0 ? T(0) : T(1));
   }
@@ -235,10 +252,13 @@ class Im2colConvolution final : public ConvCompetitor {
   Gemm<T> gemm_ = nullptr;
   index_t results_ = 0, taps_ = 0, channels_ = 0, maps_ = 0;  // channels and maps of one group
   bool copies_ = true;
+  bool joins_ = false;  // a kernel covers all of x, so one product computes all samples
   index_t sample_ = 0, group_ = 0;
 };
 
 }  // namespace
+
+std::string openblas_core() { return BlasLibrary(Blas::openblas).find<const char* (*)()>("openblas_get_corename")(); }
 
 std::unique_ptr<ConvCompetitor> im2col_convolution(const ConvProblem& problem, const ConvData& data, Blas blas,
                                                    int threads) {

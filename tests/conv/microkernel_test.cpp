@@ -9,6 +9,7 @@
 #include "testing/sanitizers.hpp"
 #include "testing/simd_targets.hpp"
 #include <fmt/format.h>
+
 #include "conv/direct/direct_nest.hpp"
 #include "convolume/blocking.hpp"
 #include "convolume/cpu.hpp"
@@ -175,6 +176,8 @@ TEST_CASE(
       const ConvProblem p = parse_problem(text);
       conv::Nests nests = test::direct_nests(p);
       const auto choice_of = [&](const std::string& forward, const std::string& backward) {
+        nests[2] =
+            plan::parse_nest(p.batch > 6 ? "n z y x c k kz ky kx | n6 c16 k16" : "z y x c k kz ky kx | n c16 k16");
         nests[0] = plan::parse_nest(forward);
         nests[1] = plan::parse_nest(backward);
         return ConvOptions{.choice = test::choice_text(nests)};
@@ -193,6 +196,7 @@ TEST_CASE(
       other.run();
       CHECK(test::same_bits(one.y, other.y));
       CHECK(test::same_bits(one.dx, other.dx));
+      CHECK(test::same_bits(one.dw, other.dw));
     }
   }
   set_simd_target(before);
@@ -209,6 +213,14 @@ TEST_CASE("nests say which samples no microkernel computes together") {
   refuses("mb4ic16ih1iw4oc32kh1", "y | c n x k", "4 voxels of a row or 4 samples together");
   refuses("mb4ic1ih1iw4oc32kh1", "x | n k", "write the loop over 'n' before '|'");
   refuses("mb4ic16ih4iw4oc16kh3", "y x | ky c kx n k", "for voxels of a row, not for samples");
+  const auto refuses_gradient = [](const char* problem, const char* nest, const char* why) {
+    const ConvProblem p = parse_problem(problem);
+    conv::Nests nests = test::direct_nests(p);
+    nests[2] = plan::parse_nest(nest);
+    CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = test::choice_text(nests)}), Contains(why));
+  };
+  refuses_gradient("mb4ic16ih1iw4oc32kh1", "k | n x c k16", "sums voxels or samples behind '|', not both");
+  refuses_gradient("mb4ic1ih1iw4oc32kh1", "x k | n k16", "write the loop over 'n' before '|'");
 }
 
 TEST_CASE("nests of four channel blocks say what no microkernel does") {

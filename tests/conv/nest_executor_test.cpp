@@ -120,9 +120,13 @@ class NestDraws {
     const index_t block = channel_block(p_.type), all_lanes = extent(direction, lanes),
                   all_terms = extent(direction, terms);
     const index_t lane_tile = std::min(all_lanes, block * (1 + below(2))), term_tile = std::min(all_terms, block);
-    const Extent3 piece{1 + below(extent(direction, Dim::z)), 1 + below(extent(direction, Dim::y)),
-                        1 + below(extent(direction, Dim::x))};
-    std::vector<std::vector<Loop>> lists{outer(Dim::n, p_.batch, 1, 1),
+    // Products sum voxels, or one voxel of several samples.
+    const bool by_sample = p_.batch > 1 && all_terms > 1 && below(3) == 0;
+    const index_t samples = by_sample ? 1 + below(p_.batch) : 1;
+    const Extent3 voxels{1 + below(extent(direction, Dim::z)), 1 + below(extent(direction, Dim::y)),
+                         1 + below(extent(direction, Dim::x))};
+    const Extent3 piece = by_sample ? Extent3{1, 1, 1} : voxels;
+    std::vector<std::vector<Loop>> lists{outer(Dim::n, p_.batch, samples, 1),
                                          outer(Dim::z, extent(direction, Dim::z), piece.z, 1),
                                          outer(Dim::y, extent(direction, Dim::y), piece.y, 1),
                                          outer(Dim::x, extent(direction, Dim::x), piece.x, 1),
@@ -136,8 +140,8 @@ class NestDraws {
     take_prefix({Dim::k, Dim::c}, &Loop::parallel, nullptr, lists, nest);
     merge(std::move(lists), nest);
     nest.microkernel = nest.loops.size();
-    for (const auto& [dim, tile] :
-         {std::pair{Dim::z, piece.z}, std::pair{Dim::y, piece.y}, std::pair{Dim::x, piece.x}}) {
+    for (const auto& [dim, tile] : {std::pair{Dim::n, samples}, std::pair{Dim::z, piece.z}, std::pair{Dim::y, piece.y},
+                                    std::pair{Dim::x, piece.x}}) {
       if (tile > 1) nest.loops.push_back({.dim = dim, .extent = tile});
     }
     if (term_tile > 1) nest.loops.push_back({.dim = terms, .extent = term_tile});

@@ -60,6 +60,7 @@ struct WeightNest {
   index_t in_groups = 1, out_groups = 1;     ///< tasks per part
   std::vector<TaskLoop> walk{};              ///< the loops of a task around products, the outermost first
   Extent3 piece{};                           ///< the most voxels of a product
+  index_t piece_samples = 1;                 ///< the most samples of a product; if there are several, piece is a voxel
   bool one_piece = false;                    ///< there is one part, and each product sums all of its voxels
 
   index_t parts() const noexcept { return part_batch * part_count.z * part_count.y; }

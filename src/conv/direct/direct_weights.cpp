@@ -51,13 +51,21 @@ class PieceSide {
       return;
     }
     step_ = e.z * e.y * e.x * block;
+    for (index_t i = first_; i < last_; ++i) stage(boxes, n, i, box, staged + (i - first_) * step_, row);
+    data_ = staged;
+    origin_ = box.begin;
+    strides_ = {block, e.x * block, e.y * e.x * block};
+  }
+
+  /// Loads a box of several samples. Those of a block lie side by side, each `sample()` elements behind the one before.
+  void load_samples(const BoxKernels<T>& boxes, index_t n, index_t samples, const Box& box, T* staged, T* row) {
+    const Extent3 e = box.extent();
+    sample_ = e.z * e.y * e.x * block;
+    step_ = samples * sample_;
     for (index_t i = first_; i < last_; ++i) {
-      BoxSource<T> source{.block = block_of(tensor_, layout_, n, i * block),
-                          .origin = box.begin,
-                          .extent = e,
-                          .activation = activation_};
-      if (activation_ != nullptr) source.y = block_of(y_, layout_, n, i * block);
-      boxes.load(source, staged + (i - first_) * step_, row);
+      for (index_t s = 0; s < samples; ++s) {
+        stage(boxes, n + s, i, box, staged + (i - first_) * step_ + s * sample_, row);
+      }
     }
     data_ = staged;
     origin_ = box.begin;
@@ -72,8 +80,18 @@ class PieceSide {
   }
   const BoxStrides& strides() const { return strides_; }
   index_t step() const { return step_; }
+  index_t sample() const { return sample_; }
 
  private:
+  void stage(const BoxKernels<T>& boxes, index_t n, index_t channel_block, const Box& box, T* to, T* row) const {
+    BoxSource<T> source{.block = block_of(tensor_, layout_, n, channel_block * block),
+                        .origin = box.begin,
+                        .extent = box.extent(),
+                        .activation = activation_};
+    if (activation_ != nullptr) source.y = block_of(y_, layout_, n, channel_block * block);
+    boxes.load(source, to, row);
+  }
+
   View<const T> tensor_, y_{};
   Layout layout_;
   index_t first_, last_;
@@ -82,7 +100,7 @@ class PieceSide {
   const T* data_ = nullptr;
   Extent3 origin_{0, 0, 0};
   BoxStrides strides_{};
-  index_t step_ = 0;
+  index_t step_ = 0, sample_ = 0;
 };
 
 index_t volume(const Extent3& e) { return e.z * e.y * e.x; }
@@ -101,12 +119,16 @@ struct GroupSides {
 /// Bytes of scratch for the largest piece, for a row, for the taps, and for the boxes that are prefetched.
 template <class T>
 struct StagedBytes {
-  StagedBytes(const ConvProblem& p, const Extent3& piece, const GroupSides<T>& sides)
+  StagedBytes(const ConvProblem& p, const WeightNest& nest, const GroupSides<T>& sides)
       : taps(whole_lines(sizeof(ChannelTap) * static_cast<std::size_t>(p.kernel.volume()))),
         fetched(whole_lines(sizeof(FetchedBox<T>) * static_cast<std::size_t>(sides.x.blocks() + sides.dy.blocks()))) {
-    const Extent3 widest = p.span() + (piece - Extent3::all(1)) * p.stride;
-    x = 64 * static_cast<std::size_t>(sides.x.staged_blocks(widest.z * widest.y * p.input.x));
-    dy = 64 * static_cast<std::size_t>(sides.dy.staged_blocks(volume(piece)));
+    const Extent3 &piece = nest.piece, widest = p.span() + (piece - Extent3::all(1)) * p.stride;
+    const bool samples = nest.piece_samples > 1;
+    const auto lines = [&](const PieceSide<T>& side, index_t voxels) {
+      return samples ? nest.piece_samples * side.blocks() * voxels : side.staged_blocks(voxels);
+    };
+    x = 64 * static_cast<std::size_t>(lines(sides.x, widest.z * widest.y * (samples ? widest.x : p.input.x)));
+    dy = 64 * static_cast<std::size_t>(lines(sides.dy, volume(piece)));
     row = 64 * static_cast<std::size_t>(std::max(p.input.x, piece.x));
   }
   std::size_t all() const { return x + dy + row + taps + fetched; }
@@ -117,12 +139,13 @@ struct StagedBytes {
 template <class T>
 class StagedSides {
  public:
-  StagedSides(const ConvProblem& p, const Extent3& piece, const GroupSides<T>& sides, const BoxKernels<T>& boxes,
+  StagedSides(const ConvProblem& p, const WeightNest& nest, const GroupSides<T>& sides, const BoxKernels<T>& boxes,
               std::pmr::memory_resource* memory)
       : x(sides.x),
         dy(sides.dy),
+        by_sample_(nest.piece_samples > 1),
         boxes_(boxes),
-        bytes_(p, piece, sides),
+        bytes_(p, nest, sides),
         scratch_(memory, bytes_.all()),
         staged_x_(scratch_.template take<T>(bytes_.x)),
         staged_dy_(scratch_.template take<T>(bytes_.dy)),
@@ -130,10 +153,19 @@ class StagedSides {
         taps_(scratch_.template take<ChannelTap>(bytes_.taps)),
         fetched_(scratch_.template take<FetchedBox<T>>(bytes_.fetched)) {}
 
-  void load(index_t n, const Box& x_box, const Box& dy_box) {
+  void load(index_t n, index_t samples, const Box& x_box, const Box& dy_box) {
+    samples_ = samples;
+    if (by_sample_) {
+      x.load_samples(boxes_, n, samples, x_box, staged_x_, row_);
+      dy.load_samples(boxes_, n, samples, dy_box, staged_dy_, row_);
+      return;
+    }
     x.load(boxes_, n, x_box, staged_x_, row_);
     dy.load(boxes_, n, dy_box, staged_dy_, row_);
   }
+  /// Returns whether pieces are a voxel of several samples, which were loaded last.
+  bool by_sample() const { return by_sample_; }
+  index_t samples() const { return samples_; }
 
   /// Returns room for the taps of a piece, one for each tap of the kernel. The caller fills it.
   ChannelTap* taps() const { return taps_; }
@@ -143,6 +175,8 @@ class StagedSides {
   PieceSide<T> x, dy;
 
  private:
+  bool by_sample_;
+  index_t samples_ = 1;
   const BoxKernels<T>& boxes_;
   StagedBytes<T> bytes_;
   Scratch scratch_;
@@ -166,7 +200,7 @@ class PieceSum {
     list_taps(taps);
     next_ = sides_.fetched();
     next_count_ = 0;
-    if (next.begin == box.begin) return;
+    if (next.begin == box.begin || sides_.by_sample()) return;
     if (sides_.x.in_place()) {
       Extent3 first = next.begin * p_.stride - p_.pad_before;
       for (int axis = 0; axis < 3; ++axis) first[axis] = std::max<index_t>(0, first[axis]);
@@ -179,7 +213,7 @@ class PieceSum {
   /// `column` elements behind those of the first.
   void sum_pair(index_t in, index_t out, index_t last_out, bool add, T* sums, std::ptrdiff_t column) {
     const index_t fetched = multiply_({.x = sides_.x.data() + (in - group_.first_in) * sides_.x.step(),
-                                       .x_strides = sides_.x.strides() * p_.stride,
+                                       .x_strides = x_strides(),
                                        .dy = sides_.dy.data() + sides_.dy.offset(box_.begin - sides_.dy.origin()) +
                                              (out - group_.first_out) * sides_.dy.step(),
                                        .dy_strides = sides_.dy.strides(),
@@ -198,6 +232,10 @@ class PieceSum {
   }
 
  private:
+  /// Samples that are summed together are the voxels of a row.
+  BoxStrides x_strides() const {
+    return sides_.by_sample() ? BoxStrides{sides_.x.sample(), 0, 0} : sides_.x.strides() * p_.stride;
+  }
   void list_taps(const Box& taps) {
     tap_count_ = 0;
     for (index_t z = taps.begin.z; z < taps.end.z; ++z) {
@@ -208,7 +246,12 @@ class PieceSum {
   }
   ChannelTap tap_at(const Extent3& tap) const {
     const Extent3& k = p_.kernel;
-    const Box inside = clipped_taps(p_, box_, tap);
+    Box inside = clipped_taps(p_, box_, tap);
+    if (sides_.by_sample()) {
+      const Extent3 voxels = inside.extent();
+      const bool reads_x = std::min({voxels.z, voxels.y, voxels.x}) > 0;
+      inside = {box_.begin, box_.begin + Extent3{1, 1, reads_x ? sides_.samples() : 0}};
+    }
     const Extent3 from = box_.begin * p_.stride + tap * p_.dilation - p_.pad_before;
     return {.x = sides_.x.offset(from - sides_.x.origin()),
             .inside = {inside.begin - box_.begin, inside.end - box_.begin},
@@ -235,7 +278,7 @@ class PieceSum {
 
 /// What a task multiplies at once: a piece of voxels, for some channel blocks and taps.
 struct PieceWork {
-  index_t sample = -1;
+  index_t sample = -1, samples = 1;
   Box box{}, taps{};
   index_t first_in = 0, last_in = 0, first_out = 0, last_out = 0;
   bool add = false;
@@ -297,6 +340,7 @@ class PartSum {
 
   PieceWork work() {
     PieceWork work{.sample = range(Dim::n).begin,
+                   .samples = range(Dim::n).end - range(Dim::n).begin,
                    .first_in = range(Dim::c).begin,
                    .last_in = range(Dim::c).end,
                    .first_out = range(Dim::k).begin,
@@ -313,7 +357,7 @@ class PartSum {
 
   void multiply(const PieceWork& w, const PieceWork& next) {
     if (w.sample != held_.sample || w.box.begin != held_.box.begin) {
-      sides_.load(w.sample, input_window(p_, w.box), w.box);
+      sides_.load(w.sample, w.samples, input_window(p_, w.box), w.box);
       held_ = w;
     }
     sum_.start(w.box, w.taps, next.sample == w.sample ? next.box : w.box);
@@ -362,25 +406,25 @@ PairGroup WeightGradient<T>::group(index_t part, index_t in, index_t out) const 
 
 template <class T>
 std::size_t WeightGradient<T>::scratch_bytes(const GradientTensors<T>& a, const PairGroup& g) const {
-  const std::size_t staged = StagedBytes<T>(problem_, nest_.piece, GroupSides<T>(problem_, a, g)).all();
+  const std::size_t staged = StagedBytes<T>(problem_, nest_, GroupSides<T>(problem_, a, g)).all();
   return at_once() ? staged + pair_bytes() + finish_scratch_bytes() : staged;
 }
 
 template <class T>
 void WeightGradient<T>::sum(const GradientTensors<T>& a, const PairGroup& g, T* sums) const {
-  StagedSides<T> staged(problem_, nest_.piece, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
+  StagedSides<T> staged(problem_, nest_, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
   PartSum<T>(problem_, nest_, layout_, g, staged, kernels_.multiply, sums + g.part * layout_.elements()).run();
 }
 
 template <class T>
 void WeightGradient<T>::write(const BackwardArguments& arguments, const GradientTensors<T>& a,
                               const PairGroup& g) const {
-  StagedSides<T> staged(problem_, nest_.piece, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
+  StagedSides<T> staged(problem_, nest_, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
   Scratch scratch(a.memory, pair_bytes() + finish_scratch_bytes());
   T* sums = scratch.take<T>(pair_bytes());
   T* rows = scratch.take<T>(finish_scratch_bytes());
   PieceSum<T> sum(problem_, layout_, g, staged, kernels_.multiply);
-  staged.load(0, input_window(problem_, g.box), g.box);
+  staged.load(0, g.last_sample, input_window(problem_, g.box), g.box);
   sum.start(g.box, {{0, 0, 0}, problem_.kernel}, g.box);
   const index_t column = layout_.taps * layout_.square();
   for (index_t in = g.first_in; in < g.last_in; ++in) {

@@ -359,8 +359,8 @@ std::array<index_t, 3> piece_sizes(const ConvProblem& convolution) {
 }
 
 /// Returns the nest of the weight gradient: parts with sums of their own, groups of channel blocks, and pieces of whole
-/// rows.
-LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_piece_voxels) {
+/// rows, or of one voxel of several samples (`sample_rows`).
+LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_piece_voxels, bool sample_rows = false) {
   const plan::Sides sides(problem);
   const ConvProblem& p = sides.convolution();
   const Extent3 n = p.output(), &taps = p.kernel;
@@ -368,6 +368,7 @@ LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_pie
   const index_t in_blocks = ceil_div(p.in_channels, block), out_blocks = ceil_div(p.out_channels, block);
   Extent3 piece{1, even(n.y, most_piece_voxels / n.x), n.x};
   if (piece.y == n.y) piece.z = even(n.z, most_piece_voxels / (n.x * n.y));
+  if (sample_rows) piece = {1, 1, 1};
   const index_t sums = in_blocks * out_blocks * block * block_bytes * p.kernel.volume();
   index_t parts = std::min({plan::nest_most_parts, ceil_div(p.batch * n.z * n.y * n.x, plan::nest_part_voxels),
                             plan::nest_part_bytes / sums});
@@ -394,15 +395,17 @@ LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_pie
                 term_step = block * ceil_div(in_blocks, in_groups);
   nest.add(Dim::k, lanes == Dim::k ? lane_step : term_step, true);
   nest.add(Dim::c, lanes == Dim::c ? lane_step : term_step, true);
-  nest.add(Dim::n, 1);
+  nest.add(Dim::n, sample_rows ? even(part_samples, most_piece_voxels) : 1);
   nest.add(Dim::z, piece.z);
   nest.add(Dim::y, piece.y);
+  nest.add(Dim::x, piece.x);
   nest.add(terms, block);
   nest.add(lanes, 2 * block);
   nest.add(Dim::kz, 1);
   nest.add(Dim::ky, 1);
   nest.add(Dim::kx, 1);
   nest.begin_microkernel();
+  nest.add_rest(Dim::n);
   nest.add_rest(Dim::z);
   nest.add_rest(Dim::y);
   nest.add_rest(Dim::x);
@@ -437,6 +440,9 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   if (direction == Direction::backward_weights) {
     const index_t wanted = std::max(tasks / 2, plan::nest_least_tasks_per_core * machine.cores);
     for (const index_t voxels : piece_sizes(sides.convolution())) add(weight_nest(problem, wanted, voxels));
+    const ConvProblem& p = sides.convolution();
+    constexpr index_t most_samples = 256;  // longer sums would have more rounding error
+    if (p.in_channels > 1 && p.batch > p.output().x) add(weight_nest(problem, wanted, most_samples, true));
     return nests;
   }
   const DirectMap map(sides.convolution(), sides.direction(direction), Taps::counted);

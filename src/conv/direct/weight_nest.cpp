@@ -57,10 +57,15 @@ class WeightCompiler : NestCompiler {
     if (terms > block_ || (terms < block_ && terms != extent(Dim::c))) {
       refuse(fmt::format("has no microkernel of {} channels of the high-resolution side; use {}", terms, block_));
     }
+    result_.piece = {inside(Dim::z, nest_.microkernel), inside(Dim::y, nest_.microkernel),
+                     inside(Dim::x, nest_.microkernel)};
+    result_.piece_samples = inside(Dim::n, nest_.microkernel);
+    check_samples();
     Dim before = Dim::n;
     for (std::size_t i = nest_.microkernel; i < end; ++i) {
       if (trivial(i)) continue;
       const Dim dim = loops_[i].dim;
+      if (dim == Dim::n) continue;
       if (dim != Dim::z && dim != Dim::y && dim != Dim::x) {
         refuse(i, fmt::format("sums over voxels behind '|' and has no loop over '{}' there; write it before '|'",
                               plan::name_of(names_.loops[i].dim)));
@@ -68,8 +73,16 @@ class WeightCompiler : NestCompiler {
       if (dim <= before) refuse(i, "sums voxels in the order z y x, each loop once; write the loops in this order");
       before = dim;
     }
-    result_.piece = {inside(Dim::z, nest_.microkernel), inside(Dim::y, nest_.microkernel),
-                     inside(Dim::x, nest_.microkernel)};
+  }
+
+  void check_samples() const {
+    if (result_.piece_samples == 1) return;
+    if (result_.piece != Extent3{1, 1, 1}) {
+      refuse("sums voxels or samples behind '|', not both; write the loops over voxels before '|'");
+    }
+    if (extent(Dim::c) == 1) {
+      refuse("sums samples of a single channel one after the other; write the loop over 'n' before '|'");
+    }
   }
 
   void read_walk() {
