@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tools/plan_energy.hpp"
+#include "tools/plan_reuse.hpp"
 #include "tools/plan_transfer.hpp"
 
 namespace CLI {
@@ -45,12 +46,13 @@ class PlanCommand {
 
  private:
   CLI::App *count_command_ = nullptr, *energy_command_ = nullptr, *system_command_ = nullptr,
-           *transfer_command_ = nullptr;
+           *transfer_command_ = nullptr, *reuse_command_ = nullptr;
   CountOptions count_;
   ExplainOptions explain_;
   EnergyOptions energy_;
   SystemOptions system_;
   TransferOptions transfer_;
+  ReuseOptions reuse_;
 };
 
 }  // namespace convolume::tools
