@@ -272,9 +272,14 @@ void PlanCommand::add_to(CLI::App& app) {
   reuse_command_ = app.add_subcommand("reuse", "Show where a nest uses data again, and in which cache that fits");
   reuse_command_->fallthrough();
   add_reuse_options(*reuse_command_, reuse_);
+
+  variants_command_ = app.add_subcommand("variants", "Rank and measure orders and tiles of a layer's loops");
+  variants_command_->fallthrough();
+  add_variants_options(*variants_command_, variants_);
 }
 
 int PlanCommand::run() const {
+  if (variants_command_->parsed()) return plan_variants(variants_);
   fmt::print("{}", count_command_->parsed()      ? count_nest(count_)
                    : energy_command_->parsed()   ? tools::plan_energy(energy_)
                    : system_command_->parsed()   ? tools::plan_system(system_)
