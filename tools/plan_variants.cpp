@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
+#include <ctime>
 #include <optional>
 
 #include "tools/nest_arguments.hpp"
@@ -15,9 +15,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "convolume/blocking.hpp"
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
 #include "convolume/machine.hpp"
+#include "convolume/reuse.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/variants.hpp"
 #include "convolume/version.hpp"
@@ -86,6 +88,34 @@ Json variant_json(const Variant& variant, std::size_t index, const Ranks& ranks,
   return json;
 }
 
+/// Returns the processor time that a model takes: the median of a variant, and that of all variants, in seconds.
+template <class Model>
+Json model_time(const std::vector<Variant>& variants, const Model& model) {
+  std::vector<double> times;
+  double all = 0;
+  for (const Variant& variant : variants) {
+    const std::clock_t begin = std::clock();
+    static_cast<void>(model(variant.nest));
+    times.push_back(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+    all += times.back();
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return {{"median", times[times.size() / 2]}, {"all", all}};
+}
+
+Json model_times(const DirectVariants& direct, const std::vector<Variant>& variants) {
+  const auto spaces = plan::spaces(direct.problem(), direct.direction());
+  const plan::ReuseLevels levels = plan::reuse_levels(machine_model());
+  const std::size_t element_bytes = size_of(direct.problem().type);
+  return {{"reuse", model_time(variants,
+                               [&](const plan::LoopNest& nest) {
+                                 return plan::reuse_cost(nest, spaces, element_bytes, levels);
+                               })},
+          {"seconds", model_time(variants, [&](const plan::LoopNest& nest) {
+             return plan::nest_cost(nest, direct.problem(), direct.direction(), machine_model()).seconds();
+           })}};
+}
+
 Json contest_json(const VariantContest& contest, const std::vector<Variant>& variants, double flops,
                   const std::string& automatic_engine) {
   Json finals = Json::object();
@@ -150,6 +180,7 @@ class Run {
             {"rank", o_.rank},
             {"top", o_.top},
             {"measured", o_.measure},
+            {"time_models", o_.time_models},
             {"list", list}};
   }
 
@@ -205,6 +236,7 @@ class Run {
                {"refused", list.refused},
                {"picks", first},
                {"flops", flops}};
+    if (o_.time_models) layer["model_times"] = model_times(direct, list.variants);
     if (o_.measure) {
       const auto contest = measure(direct, list, first, number);
       if (!contest) return std::nullopt;
@@ -281,6 +313,12 @@ class Run {
                         "model ms", "measured", "GFLOP/s", "nest");
     for (const Json& pick : layer["picks"]) text += row(o_.rank, layer["list"][pick.get<std::size_t>()]);
     text += row("default", layer["list"][0]);
+    if (layer.contains("model_times")) {
+      for (const auto& [name, one] : layer["model_times"].items()) {
+        text += fmt::format("{:<10}{:>10.4f} ms of processor time per variant (median), {:.2f} ms for all\n", name,
+                            ms * one["median"].get<double>(), ms * one["all"].get<double>());
+      }
+    }
     if (layer.contains("finalists")) text += final_table(layer);
     return text;
   }
@@ -347,6 +385,7 @@ void add_variants_options(CLI::App& command, VariantsOptions& o) {
       ->capture_default_str();
   command.add_option("--top", o.top, "Variants that the rank picks")->capture_default_str();
   command.add_flag("--measure", o.measure, "Measure all variants");
+  command.add_flag("--time-models", o.time_models, "Time what both models take for each variant");
   command.add_option("--threads", o.threads, "Threads of a measurement (default: all processors)");
   command.add_option("--out", o.out, "File that keeps finished layers; the same command continues from it");
   command.add_flag("--json", o.json, "Print one JSON object, with all variants");

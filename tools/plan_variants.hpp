@@ -16,8 +16,9 @@ struct VariantsOptions {
   std::string direction = "fwd", space = "orders", rank = "reuse";
   std::size_t limit = 720, top = 1;
   bool measure = false;
-  int threads = 0;  ///< 0: as many as there are processors
-  std::string out;  ///< file that keeps finished layers
+  bool time_models = false;  ///< time what the ranks cost
+  int threads = 0;           ///< 0: as many as there are processors
+  std::string out;           ///< file that keeps finished layers
   bool json = false;
 };
 

@@ -51,6 +51,13 @@ class PlanVariants(CliTest):
             strided = self.variants("--problem", "mb2ic64ih12oc64oh6kh3sh2ph1", "--dir", direction)["layers"][0]
             self.assertGreater(strided["variants"], 1)
 
+    def test_the_time_of_the_models_is_printed(self):
+        times = self.variants("--problem", PLANAR, "--time-models")["layers"][0]["model_times"]
+        for model in ("reuse", "seconds"):
+            self.assertTrue(0 < times[model]["median"] < times[model]["all"])
+        table = self.run_cli("plan", "variants", "--problem", PLANAR, "--time-models")
+        self.assertIn("ms of processor time per variant", table)
+
     def test_variants_are_measured_with_controls_and_finals(self):
         for direction in ("fwd", "bwd_d", "bwd_w"):
             report = self.variants("--problem", SMALL, "--measure", "--threads", "1", "--dir", direction)
