@@ -84,7 +84,8 @@ class PlanReuse(CliTest):
         self.assertAlmostEqual(sum(one["cost"] for one in phases), phases[2]["direction_cost"])
         self.assertNotEqual(phases[0]["cost"], phases[3]["cost"])
         self.assertEqual(self.reuse("g4ic16ih8oc16kh3ph1", "n y x | k c ky kx")["groups"], 4)
-        double, single = (self.reuse(LAYER, "n k c y ky kx | c x k", "--type", kind, *LEVELS) for kind in ("f64", "f32"))
+        double, single = (self.reuse(LAYER, "n k c y ky kx | c x k", "--type", kind, *LEVELS)
+                          for kind in ("f64", "f32"))
         self.assertEqual(double["dependences"][0]["ws_min"], single["dependences"][0]["ws_min"])
         self.assertEqual(sum(double["ws"].values()), 2 * sum(single["ws"].values()))
 

@@ -22,7 +22,7 @@ class PlanVariants(CliTest):
     def test_all_orders_of_a_planar_layer_are_ranked(self):
         report = self.variants("--problem", PLANAR, "--top", "3")
         layer = report["layers"][0]
-        self.assertEqual((layer["candidates"], layer["taken"], layer["variants"], layer["refused"]), (120, 120, 120, {}))
+        self.assertEqual([layer[key] for key in ("candidates", "taken", "variants", "refused")], [120, 120, 120, {}])
         self.assertEqual(layer["list"][0]["nest"], "n* k c y ky kx | c16 x k32")
         self.assertEqual(len({one["nest"] for one in layer["list"]}), 120)
         for rank, keys in (("rank_reuse", ("reuse_cost", "model_seconds")),
@@ -84,7 +84,8 @@ class PlanVariants(CliTest):
             self.assertIn(word, table)
 
     def test_a_list_goes_on_after_a_problem_that_is_not_in_the_space(self):
-        (self.folder / "list.txt").write_text(f'g8ic8ih6oc8kh3ph1n"depthwise"\ng2ic32ih6oc32kh3ph1n"grouped"\n{SMALL}\n')
+        refused = 'g8ic8ih6oc8kh3ph1n"depthwise"\ng2ic32ih6oc32kh3ph1n"grouped"\n'
+        (self.folder / "list.txt").write_text(f"{refused}{SMALL}\n")
         report = self.variants("--problems", "list.txt", expect=1)
         self.assertEqual(len(report["layers"]), 1)
         self.assertEqual([one["name"] for one in report["not_served"]], ["depthwise", "grouped"])
