@@ -1,11 +1,7 @@
 // The convolume command: train, infer, eval, info, convert, convolve, machine, plan and others.
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
-#include <thread>
 
 #include "tools/arguments.hpp"
 #include "tools/convolve.hpp"
@@ -16,6 +12,7 @@
 #include "tools/progress.hpp"
 #include "tools/scores.hpp"
 #include "tools/simulate.hpp"
+#include "tools/stop_on_signal.hpp"
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -30,39 +27,12 @@ namespace {
 using namespace convolume;
 using tools::bytes_of;
 using tools::extent_of;
+using tools::interrupted;
 using tools::numbers_of;
+using tools::StopOnSignal;
 
 // Exit codes beside 0. CLI11 uses 100 and more for a wrong command line.
 constexpr int failed = 1;
-constexpr int interrupted = 130;  // as in the shell: 128 + SIGINT
-
-std::atomic<bool> signalled{false};
-
-/// Notes the first signal; a second one ends the process at once.
-void on_signal(int number) {
-  signalled.store(true);
-  std::signal(number, SIG_DFL);
-}
-
-/// Turns Ctrl-C and SIGTERM into a stop request, outside the signal handler.
-class StopOnSignal {
- public:
-  StopOnSignal() : watcher_([this](const std::stop_token& done) { watch(done); }) {
-    std::signal(SIGINT, on_signal);
-    std::signal(SIGTERM, on_signal);
-  }
-  std::stop_token token() const { return source_.get_token(); }
-
- private:
-  void watch(const std::stop_token& done) {
-    while (!done.stop_requested()) {
-      if (signalled.load()) source_.request_stop();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }
-  std::stop_source source_;
-  std::jthread watcher_;
-};
 
 constexpr const char* take_over_help =
     "Write although a process of another host is named as the owner of the output. Use it only if that process is gone";

@@ -1,9 +1,9 @@
 #include "tools/plan.hpp"
 
-#include <algorithm>
-#include <cctype>
+#include <array>
 #include <charconv>
 
+#include "tools/nest_arguments.hpp"
 #include "tools/nest_counts.hpp"
 #include "tools/text_file.hpp"
 #include <CLI/CLI.hpp>
@@ -19,19 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using plan::Operand;
-
-constexpr std::array<const char*, 3> direction_names{"fwd", "bwd_d", "bwd_w"};
-
-plan::Direction direction_of(const std::string& name) {
-  const auto found = std::find(direction_names.begin(), direction_names.end(), name);
-  return plan::directions[static_cast<std::size_t>(found - direction_names.begin())];
-}
-
-/// Blocking strings have capital letters, nests have none.
-plan::LoopNest read_nest(const std::string& text) {
-  const bool blocking = std::any_of(text.begin(), text.end(), [](unsigned char c) { return std::isupper(c) != 0; });
-  return blocking ? plan::parse_blocking_string(text) : plan::parse_nest(text);
-}
 
 /// Makes the microkernel a datapath that multiplies C channels of x and K channels of y at once.
 plan::LoopNest with_datapath(plan::LoopNest nest, const std::string& text) {
@@ -53,23 +40,13 @@ plan::LoopNest with_datapath(plan::LoopNest nest, const std::string& text) {
   return nest;
 }
 
-ConvProblem read_problem(const std::string& text, const std::string& type) {
-  ConvProblem problem = parse_problem(text);
-  problem.type = type == "f64" ? DataType::f64 : DataType::f32;
-  return problem;
-}
-
 NestCounts count(const CountOptions& o) {
   const ConvProblem problem = read_problem(o.problem, o.type);
   const auto spaces = plan::spaces(problem, direction_of(o.direction));
   plan::LoopNest nest = read_nest(o.nest);
   if (!o.datapath.empty()) nest = with_datapath(std::move(nest), o.datapath);
   plan::validate(nest, spaces);
-  if (o.phase < 0 || static_cast<std::size_t>(o.phase) >= spaces.size()) {
-    throw InvalidArgument(
-        fmt::format("--phase {}: the direction {} of this problem has {} phase{}; phases count from 0", o.phase,
-                    o.direction, spaces.size(), spaces.size() == 1 ? "" : "s"));
-  }
+  check_phase(o.phase, spaces.size(), o.direction);
   NestCounts counts{.problem = to_string(problem),
                     .direction = o.direction,
                     .layout = o.layout,
@@ -296,14 +273,24 @@ void PlanCommand::add_to(CLI::App& app) {
       "bandwidth", "Compare the bandwidth that a convolution needs with what there is, on a chip or on this machine");
   bandwidth_command_->fallthrough();
   add_bandwidth_options(*bandwidth_command_, bandwidth_);
+
+  reuse_command_ = app.add_subcommand("reuse", "Show where a nest uses data again, and in which cache that fits");
+  reuse_command_->fallthrough();
+  add_reuse_options(*reuse_command_, reuse_);
+
+  variants_command_ = app.add_subcommand("variants", "Rank and measure orders and tiles of a layer's loops");
+  variants_command_->fallthrough();
+  add_variants_options(*variants_command_, variants_);
 }
 
 int PlanCommand::run() const {
+  if (variants_command_->parsed()) return plan_variants(variants_);
   fmt::print("{}", count_command_->parsed()       ? count_nest(count_)
                    : energy_command_->parsed()    ? tools::plan_energy(energy_)
                    : system_command_->parsed()    ? tools::plan_system(system_)
                    : transfer_command_->parsed()  ? plan_transfers(transfer_)
                    : bandwidth_command_->parsed() ? plan_bandwidths(bandwidth_)
+                   : reuse_command_->parsed()     ? plan_reuse(reuse_)
                                                   : explain_plan(explain_));
   return 0;
 }

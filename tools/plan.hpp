@@ -5,7 +5,9 @@
 
 #include "tools/plan_bandwidth.hpp"
 #include "tools/plan_energy.hpp"
+#include "tools/plan_reuse.hpp"
 #include "tools/plan_transfer.hpp"
+#include "tools/plan_variants.hpp"
 
 namespace CLI {
 class App;
@@ -46,13 +48,16 @@ class PlanCommand {
 
  private:
   CLI::App *count_command_ = nullptr, *energy_command_ = nullptr, *system_command_ = nullptr,
-           *transfer_command_ = nullptr, *bandwidth_command_ = nullptr;
+           *transfer_command_ = nullptr, *bandwidth_command_ = nullptr, *reuse_command_ = nullptr,
+           *variants_command_ = nullptr;
   CountOptions count_;
   ExplainOptions explain_;
   EnergyOptions energy_;
   SystemOptions system_;
   TransferOptions transfer_;
   BandwidthOptions bandwidth_;
+  ReuseOptions reuse_;
+  VariantsOptions variants_;
 };
 
 }  // namespace convolume::tools

@@ -17,6 +17,7 @@
 #include "convolume/nest.hpp"
 #include "convolume/nets.hpp"
 #include "convolume/ready.hpp"
+#include "convolume/reuse.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/streamed.hpp"
 #include "convolume/tensor.hpp"

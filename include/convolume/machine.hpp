@@ -56,6 +56,7 @@ struct MachineModel {
   double l2_gb_per_s, l3_gb_per_s;         ///< bandwidth of loads, one core
   double dram_gb_per_s;                    ///< bandwidth of loads from memory that each of `cores` gets
   double dram_gb_per_s_of_all;             ///< bandwidth of loads from memory, all cores together
+  std::array<double, 4> latency_ns;        ///< of a load from the L1, the L2, the L3 and memory
   double tile_transform_share;             ///< transforms of tiles whose spectra take little of the L2
   double spilled_tile_transform_share;     ///< transforms of tiles whose spectra take much of the L2
   double tile_product_share;               ///< products of complex matrices with many rows

@@ -399,6 +399,8 @@ MachineModel model_of(const MachineRow& row, const std::string& target, const To
   const long long l2 = cache(&Topology::l2, 1024 * value("l2_kib"));
   const long long l3 = cache(&Topology::l3, 1024 * 1024 * value("l3_mib"));
   const int l3_cores = std::min(cores, sharing);
+  const std::array latencies{value("l1_cycles") / ghz, value("l2_cycles") / ghz, value("l3_cycles") / ghz,
+                             value("memory_ns")};
   return {.row = fmt::format("{}/{}", row.name, target),
           .l1_bytes = cache(&Topology::l1, 1024 * value("l1_kib")),
           .l2_bytes = l2,
@@ -414,6 +416,7 @@ MachineModel model_of(const MachineRow& row, const std::string& target, const To
           .l3_gb_per_s = ghz * value("l3_load"),
           .dram_gb_per_s = std::min(value("memory_gb_per_s"), loading_cores * value("memory_gb_per_s_of_all") / cores),
           .dram_gb_per_s_of_all = value("memory_gb_per_s_of_all"),
+          .latency_ns = latencies,
           .tile_transform_share = value("tile_transform"),
           .spilled_tile_transform_share = value("spilled_tile_transform"),
           .tile_product_share = value("tile_product"),

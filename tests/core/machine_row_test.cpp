@@ -58,6 +58,8 @@ TEST_CASE("every built-in row has a model for every SIMD target, with positive v
       CHECK(model.l1_gb_per_s >= model.l2_gb_per_s);
       CHECK(model.l2_gb_per_s >= model.l3_gb_per_s);
       CHECK(model.dram_gb_per_s_of_all >= model.dram_gb_per_s);
+      CHECK(model.latency_ns[0] > 0);
+      CHECK(std::is_sorted(model.latency_ns.begin(), model.latency_ns.end()));
     }
   }
 }

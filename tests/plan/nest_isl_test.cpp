@@ -1,13 +1,15 @@
-// Working sets and footprints against isl, a library for sets of integers (label peers).
+// Working sets, footprints and dependences against isl, a library for sets of integers (label peers).
 #include "testing/random_nest.hpp"
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 #include <isl/ctx.h>
 #include <isl/map.h>
+#include <isl/point.h>
 #include <isl/set.h>
 #include <isl/val.h>
 
 #include "convolume/nest.hpp"
+#include "convolume/reuse.hpp"
 #include "tests/plan/nest_oracle.hpp"
 
 using namespace convolume;
@@ -85,6 +87,56 @@ index_t touched(isl_ctx* ctx, const NestSpace& space, isl_set* iterations, Opera
   return result;
 }
 
+/// Returns the only point of a set; nothing if the set is empty.
+std::vector<index_t> point_of(isl_set* set) {
+  std::vector<index_t> positions;
+  if (!isl_set_is_empty(set)) {
+    isl_point* point = isl_set_sample_point(isl_set_copy(set));
+    for (int i = 0; i < static_cast<int>(isl_set_dim(set, isl_dim_set)); ++i) {
+      isl_val* value = isl_point_get_coordinate_val(point, isl_dim_set, i);
+      positions.push_back(isl_val_get_num_si(value));
+      isl_val_free(value);
+    }
+    isl_point_free(point);
+  }
+  isl_set_free(set);
+  return positions;
+}
+
+/// Returns the pairs of positions of `count` loops that agree outside of loop `loop`, and of which the second is larger
+/// in it.
+std::string carried_text(std::size_t count, std::size_t loop) {
+  std::vector<std::string> from, to, rules;
+  for (std::size_t i = 0; i < count; ++i) {
+    from.push_back(fmt::format("a{}", i));
+    to.push_back(fmt::format("b{}", i));
+    if (i <= loop) rules.push_back(fmt::format("a{0} {1} b{0}", i, i < loop ? "=" : "<"));
+  }
+  return fmt::format("{{ [{}] -> [{}] : {} }}", fmt::join(from, ","), fmt::join(to, ","), fmt::join(rules, " and "));
+}
+
+/// The source and the targets of algorithm 1, lines 6 and 7.
+struct IslDependence {
+  std::vector<index_t> source, first_target, last_target;
+};
+IslDependence dependence_of(isl_ctx* ctx, const NestSpace& space, const std::vector<BoundLoop>& loops, Operand operand,
+                            std::size_t loop) {
+  isl_map* schedule = isl_map_intersect_domain(isl_map_read_from_str(ctx, schedule_text(loops).c_str()),
+                                               isl_set_read_from_str(ctx, domain_text(space).c_str()));
+  isl_map* access = isl_map_read_from_str(ctx, access_text(space, operand).c_str());
+  isl_map* by_time = isl_map_apply_range(isl_map_reverse(schedule), access);
+  isl_map* back = isl_map_reverse(isl_map_copy(by_time));
+  isl_map* same = isl_map_apply_range(by_time, back);
+  isl_map* carried = isl_map_intersect(same, isl_map_read_from_str(ctx, carried_text(loops.size(), loop).c_str()));
+  isl_set* source = isl_set_lexmin(isl_map_domain(isl_map_copy(carried)));
+  isl_set* targets = isl_set_apply(isl_set_copy(source), carried);
+  IslDependence found;
+  found.first_target = point_of(isl_set_lexmin(isl_set_copy(targets)));
+  found.last_target = point_of(isl_set_lexmax(targets));
+  found.source = point_of(source);
+  return found;
+}
+
 }  // namespace
 
 TEST_CASE("working sets agree with isl") {
@@ -114,5 +166,41 @@ TEST_CASE("working sets agree with isl") {
     }
     isl_set_free(whole);
   }
+  isl_ctx_free(ctx);
+}
+
+TEST_CASE("dependences agree with isl") {
+  isl_ctx* ctx = isl_ctx_alloc();
+  std::size_t found = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto [p, all] =
+        test::nest_case({.stream = 7, .most_channels = 4, .most_voxels = 5, .most_kernel = 3, .most_flops = 1e3}, seed);
+    const LoopNest nest = test::random_nest(all, seed);
+    const NestSpace& space = all.front();
+    const auto loops = bind(nest, space);
+    INFO(to_string(p) << " transposed " << p.transposed << ": " << to_string(nest));
+    const auto got = dependences(nest, space);
+    auto next = got.begin();
+    for (const Operand operand : operands) {
+      for (std::size_t loop = 0; loop < loops.size(); ++loop) {
+        INFO(name_of(operand) << " carried by loop " << loop);
+        const IslDependence wanted = dependence_of(ctx, space, loops, operand, loop);
+        const bool has = next != got.end() && next->operand == operand && next->loop == loop;
+        REQUIRE(has == !wanted.source.empty());
+        if (!has) continue;
+        CHECK(next->source == wanted.source);
+        CHECK(next->first_target == wanted.first_target);
+        CHECK(next->last_target == wanted.last_target);
+        isl_set* between = interval(ctx, space, loops, next->source, next->last_target);
+        CHECK(next->last.all() == touched(ctx, space, between, Operand::x) + touched(ctx, space, between, Operand::w) +
+                                      touched(ctx, space, between, Operand::y));
+        isl_set_free(between);
+        ++next;
+        ++found;
+      }
+    }
+    CHECK(next == got.end());
+  }
+  CHECK(found > 50);
   isl_ctx_free(ctx);
 }

@@ -1,49 +1,13 @@
 // Working sets against enumeration.
-#include <set>
-
 #include "testing/random_nest.hpp"
 #include "testing/random_problem.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/nest.hpp"
-#include "tests/plan/nest_oracle.hpp"
+#include "tests/plan/reuse_oracle.hpp"
 
 using namespace convolume;
 using namespace convolume::plan;
-
-namespace {
-
-/// Elements of every iteration from `first` to `last`, in the order of the nest. Padding is no element, but an
-/// iteration that reads padding touches its other two operands.
-Words enumerated(const LoopNest& nest, const NestSpace& space, const std::vector<index_t>& first,
-                 const std::vector<index_t>& last) {
-  std::array<std::set<index_t>, 3> seen;
-  const auto loops = bind(nest, space);
-  for_each_tile(nest, space, loops.size(), [&](const Extents& at, const Extents&) {
-    const auto time = test::positions_of(loops, at);
-    if (time < first || last < time) return;
-    const test::Places places = test::places_of(space, at);
-    const index_t n = test::at_dim(at, Dim::n), k = test::at_dim(at, Dim::k), c = test::at_dim(at, Dim::c);
-    const Operand other = space.windowed == Operand::x ? Operand::y : Operand::x;
-    const auto number = [&](Operand operand, const Extent3& extent, const Extent3& voxel) {
-      return test::number(n, operand == Operand::x ? space.of(Dim::c) : space.of(Dim::k), operand == Operand::x ? c : k,
-                          extent, voxel);
-    };
-    if (test::inside(places.windowed, space.source_extent)) {
-      seen[static_cast<std::size_t>(space.windowed)].insert(
-          number(space.windowed, space.source_extent, places.windowed));
-    }
-    seen[static_cast<std::size_t>(other)].insert(number(other, space.target_extent, places.target));
-    seen[static_cast<std::size_t>(Operand::w)].insert(
-        test::number(k, space.of(Dim::c), c, space.kernel_extent, places.tap));
-  });
-  const auto size = [&](Operand operand) {
-    return static_cast<index_t>(seen[static_cast<std::size_t>(operand)].size());
-  };
-  return {.x = size(Operand::x), .w = size(Operand::w), .y = size(Operand::y)};
-}
-
-}  // namespace
 
 TEST_CASE("the working sets of a matrix product are those of paper 004, figure 4") {
   // C[i][j] += A[i][k] B[k][j]: i is the batch, j an output channel, k an input channel.
@@ -71,7 +35,7 @@ TEST_CASE("working sets of intervals are those that enumeration finds") {
       const std::size_t from = (seed * 37 + part * 101) % times.size();
       const std::size_t to = from + (seed * 53 + part * part * 211) % (times.size() - from);
       INFO(to_string(p) << " transposed " << p.transposed << ": " << to_string(nest) << ", " << from << " to " << to);
-      const Words wanted = enumerated(nest, space, times[from], times[to]);
+      const Words wanted = test::enumerated_words(nest, space, times[from], times[to]);
       const Words got = working_set(nest, space, times[from], times[to]);
       CHECK(got.x == wanted.x);
       CHECK(got.w == wanted.w);

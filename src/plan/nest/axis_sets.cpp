@@ -87,6 +87,25 @@ std::vector<Range> windowed_set(const NestSpace& space, int axis, const Range& r
   return ranges;
 }
 
+std::vector<Range> windowed_phases(const NestSpace& space, int axis, const Range& results, const Range& taps) {
+  const index_t step = space.result_step[axis], extent = space.source_extent[axis];
+  if (step == 1) return windowed_set(space, axis, results, taps);
+  const index_t numbers = (extent + step - 1) / step;  // of a remainder
+  const auto up = [step](index_t n) { return n <= 0 ? 0 : (n + step - 1) / step; };
+  std::vector<Range> pieces, ranges;
+  for (index_t tap = taps.begin; tap < taps.end; ++tap) {
+    // Results whose voxel lies in the tensor. A tap meets voxels of one remainder.
+    const index_t shift = tap * space.tap_step[axis] - space.offset[axis];
+    const index_t begin = std::max(results.begin, up(-shift)), end = std::min(results.end, up(extent - shift));
+    if (begin >= end) continue;
+    const index_t voxel = begin * step + shift, number = voxel % step * numbers + voxel / step;
+    pieces.push_back({number, number + end - begin});
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (const Range& piece : pieces) append(ranges, piece);
+  return ranges;
+}
+
 AxisCounts windowed_counts(const NestSpace& space, int axis, const Range& results, const Range& taps) {
   const index_t extent = space.source_extent[axis];
   const Window window(space, axis, results, taps);

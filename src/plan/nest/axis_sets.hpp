@@ -11,6 +11,7 @@ namespace convolume::plan {
 struct Range {
   index_t begin = 0, end = 0;
   index_t size() const noexcept { return end > begin ? end - begin : 0; }
+  friend bool operator==(const Range&, const Range&) = default;
 };
 
 /// Counts of one set, or their sums over several sets. With them, the stretches of neighbouring addresses in a product
@@ -47,6 +48,9 @@ struct ChannelCounts {
 /// Returns the positions along `axis` of the windowed operand, inside of the tensor, in rising order. Ranges are
 /// disjoint, do not touch, and are not empty.
 std::vector<Range> windowed_set(const NestSpace& space, int axis, const Range& results, const Range& taps);
+/// Returns the same positions under other numbers, so that they form few ranges if results are more than one voxel
+/// apart: positions with the same remainder by that distance are neighbours. The numbers depend on the axis alone.
+std::vector<Range> windowed_phases(const NestSpace& space, int axis, const Range& results, const Range& taps);
 /// Returns the counts of windowed_set().
 AxisCounts windowed_counts(const NestSpace& space, int axis, const Range& results, const Range& taps);
 

@@ -14,16 +14,6 @@ namespace {
 
 using Tiles = std::vector<Range>;
 
-constexpr Dim result_dim(int axis) { return static_cast<Dim>(index_of(Dim::z) + static_cast<std::size_t>(axis)); }
-constexpr Dim tap_dim(int axis) { return static_cast<Dim>(index_of(Dim::kz) + static_cast<std::size_t>(axis)); }
-
-bool touches(const NestSpace& space, Operand operand, Dim dim) {
-  if (operand == Operand::w) return dim == Dim::k || dim == Dim::c || is_tap(dim);
-  if (dim == Dim::k) return operand == Operand::y;
-  if (dim == Dim::c) return operand == Operand::x;
-  return !is_tap(dim) || space.windowed == operand;
-}
-
 /// More tiles of one dimension than this would take seconds to count.
 constexpr double most_counted_tiles = 1 << 22;
 
