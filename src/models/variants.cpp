@@ -96,27 +96,25 @@ class Candidates {
     tiles[index_of(dim)] = std::min(of(dim), std::max(size, step_[index_of(dim)]));
   }
 
-  void add_to_microkernel(Dim dim, index_t extent) {
+  /// Returns a loop of the microkernel, and makes its extent the step of the loops outside.
+  Loop innermost(Dim dim, index_t extent) {
     const bool whole = extent >= of(dim);
     step_[index_of(dim)] = whole ? of(dim) : extent;
-    microkernel_.push_back({.dim = dim, .extent = whole ? Loop::all : extent});
+    return {.dim = dim, .extent = whole ? Loop::all : extent};
   }
 
   void make_microkernel(const NestSpace& space) {
     const index_t lanes = space.channel_block;
     weights_ = space.written == Operand::w;
     if (weights_) {
-      add_to_microkernel(Dim::x, of(Dim::x));
-      add_to_microkernel(Dim::c, lanes);
-      add_to_microkernel(Dim::k, lanes);
+      microkernel_ = {innermost(Dim::x, of(Dim::x)), innermost(Dim::c, lanes), innermost(Dim::k, lanes)};
       return;
     }
     const Dim result = space.written == Operand::x ? Dim::c : Dim::k;
     // Pieces of a row have equal lengths, as far as possible.
     const index_t pieces = (of(Dim::x) + most_row_voxels - 1) / most_row_voxels;
-    add_to_microkernel(result == Dim::k ? Dim::c : Dim::k, lanes);
-    add_to_microkernel(Dim::x, (of(Dim::x) + pieces - 1) / pieces);
-    add_to_microkernel(result, 2 * lanes);
+    microkernel_ = {innermost(result == Dim::k ? Dim::c : Dim::k, lanes),
+                    innermost(Dim::x, (of(Dim::x) + pieces - 1) / pieces), innermost(result, 2 * lanes)};
   }
 
   Extents extent_{}, step_{};
