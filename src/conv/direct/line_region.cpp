@@ -56,15 +56,13 @@ class LineRun {
                       writes_non_temporal(tensors.target, d.non_temporal_from)),
         weights_(weights + region.first_column * d.weights.column_step()) {
     if (copies(d, region) && crowds_sets(tensors.source, d.weights.terms)) {
-      piece_ = scratch_.template take<T>(source_piece_bytes(d));
-      if (!tensors.add) results_piece_ = scratch_.template take<T>(results_piece_bytes(d, region));
+      piece_ = scratch_.template take<T>(piece_bytes_of(d));
     }
     for (index_t i = 0; i < results_; ++i) bias_[i] = tensors.bias ? tensors.bias(0, first_ + i, 0, 0, 0) : T{0};
   }
 
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region) {
-    return bias_bytes(d, region) +
-           (copies(d, region) ? source_piece_bytes(d) + results_piece_bytes(d, region) + 2 * line_bytes : 0);
+    return bias_bytes(d, region) + (copies(d, region) ? piece_bytes_of(d) + line_bytes : 0);
   }
 
   void run() const {
@@ -79,7 +77,7 @@ class LineRun {
       const BlockView<const T> source = block_of(tensors_.source, d_.source_layout, sample, 0);
       const T* from = source.data + z * source.plane_stride + y * source.row_stride;
       piece_ != nullptr ? multiply_pieces(from, voxels, target)
-                        : multiply(from, tensors_.source.stride[1], voxels, target, tensors_.target.stride[1]);
+                        : multiply(from, tensors_.source.stride[1], voxels, target);
       for (index_t k = 0; k < results_ && tensors_.activation.kind != Activation::Kind::none; ++k) {
         T* channel = target + k * tensors_.target.stride[1];
         d_.activations.forward(tensors_.activation, channel, channel, voxels);
@@ -91,11 +89,8 @@ class LineRun {
   static std::size_t bias_bytes(const VoxelDirection<T>& d, const Region& region) {
     return static_cast<std::size_t>(results_of(d, region)) * sizeof(T);
   }
-  static std::size_t source_piece_bytes(const VoxelDirection<T>& d) {
+  static std::size_t piece_bytes_of(const VoxelDirection<T>& d) {
     return static_cast<std::size_t>(piece_voxels(d) * d.weights.terms) * sizeof(T);
-  }
-  static std::size_t results_piece_bytes(const VoxelDirection<T>& d, const Region& region) {
-    return static_cast<std::size_t>(piece_voxels(d) * results_of(d, region)) * sizeof(T);
   }
   /// Returns whether a copy of the source is read often enough to pay for itself.
   static bool copies(const VoxelDirection<T>& d, const Region& region) {
@@ -113,14 +108,7 @@ class LineRun {
         if (first + most < voxels) prefetch(from + most, std::min(most, voxels - first - most));
         std::copy_n(from, count, piece_ + k * most);
       }
-      if (results_piece_ == nullptr) {
-        multiply(piece_, most, count, target + first, tensors_.target.stride[1]);
-        continue;
-      }
-      multiply(piece_, most, count, results_piece_, most);
-      for (index_t r = 0; r < results_; ++r) {
-        std::copy_n(results_piece_ + r * most, count, target + first + r * tensors_.target.stride[1]);
-      }
+      multiply(piece_, most, count, target + first);
     }
   }
   /// Copies read as many lines as there are channels, one after the other, so no processor foresees them.
@@ -128,20 +116,19 @@ class LineRun {
     for (index_t i = 0; i < count; i += line_bytes / static_cast<index_t>(sizeof(T))) __builtin_prefetch(from + i);
   }
 
-  void multiply(const T* source, std::ptrdiff_t source_channel, index_t voxels, T* target,
-                std::ptrdiff_t target_channel) const {
+  void multiply(const T* source, std::ptrdiff_t source_channel, index_t voxels, T* target) const {
     const LineProduct<T> product{.source = source,
                                  .source_channel = source_channel,
                                  .weights = weights_,
                                  .weights_column = d_.weights.column_step(),
                                  .target = target,
-                                 .target_channel = target_channel,
+                                 .target_channel = tensors_.target.stride[1],
                                  .bias = bias_,
                                  .voxels = voxels,
                                  .terms = d_.weights.terms,
                                  .results = results_,
                                  .add = tensors_.add,
-                                 .non_temporal = non_temporal_ && target_channel == tensors_.target.stride[1]};
+                                 .non_temporal = non_temporal_};
     blocked() ? d_.line_products.multiply_blocked(product) : d_.line_products.multiply(product);
   }
 
@@ -150,8 +137,7 @@ class LineRun {
   const Region& region_;
   Scratch scratch_;
   T* bias_;
-  T* piece_ = nullptr;          ///< voxels of all channels; null: lines are read in place
-  T* results_piece_ = nullptr;  ///< their results; null: results are written in place
+  T* piece_ = nullptr;  ///< voxels of all channels; null: lines are read in place
   index_t first_, results_;
   bool non_temporal_;
   const T* weights_;
