@@ -91,6 +91,8 @@ class _Convolution(torch.autograd.Function):
         x_at = _located(x)
         # torch.utils.checkpoint computes x again, and then the spectra belong to another tensor.
         x_hat = ctx.x_hat if ctx.x_at == x_at else None
+        # Programs keep a loss, and so this, until the next one is computed. A second pass computes the spectra again.
+        ctx.x_hat = None
         dx = _empty(x.shape, x, ctx.plan.x_blocked) if mask[0] else None
         dw = _empty(w.shape, x) if mask[1] else None
         dbias = x.new_empty(ctx.plan.y_shape[1]) if mask[2] else None

@@ -256,6 +256,17 @@ def test_a_memory_budget_leaves_out_spectra_and_changes_nothing_else():
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-3)
 
 
+def test_spectra_live_until_the_backward_pass_and_a_second_one_has_the_same_bits():
+    torch.manual_seed(1)
+    layer = nn.Conv3d(8, 8, 7, padding=3)
+    ours.replace_conv3d(layer, policy="always")
+    y = layer(torch.randn(1, 8, 20, 20, 20))
+    assert y.grad_fn.x_hat.nbytes > 0
+    first, second = (torch.autograd.grad(y.square().sum(), layer.weight, retain_graph=True) for _ in range(2))
+    assert y.grad_fn.x_hat is None
+    assert torch.equal(first[0], second[0])
+
+
 def test_a_frozen_model_computes_the_same_until_it_is_trained():
     net = model()
     wanted = net(X)

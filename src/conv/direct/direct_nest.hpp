@@ -25,6 +25,7 @@ struct VoxelNest {
   std::vector<TaskLoop> walk{};  ///< the loops of a task around products, the outermost first
   std::vector<TaskLoop> sums{};  ///< the order of the steps of a product, the outermost loop first
   index_t held_blocks = 1;       ///< term blocks whose voxels a task holds at once
+  index_t held_samples = 1;      ///< samples that it holds at once
   index_t product_blocks = 1;    ///< the most term blocks of a product
   index_t product_columns = 1;   ///< lane blocks whose sums are in registers at the same time: 1, 2 or 4
   index_t row_taps = 1;          ///< the most taps of a step

@@ -40,7 +40,7 @@ class RegionRun {
         most_(PassLists<T>::count(d, region)),
         scratch_(memory, scratch_bytes(d, region, tensors, packs_, most_)),
         lists_(d, region, tensors.source.shape.extent, source_in_place_, reads_rows_, most_, scratch_) {
-    if (!source_in_place_) staged_source_ = take(staged_blocks(d, region, window_, tensors));
+    if (!source_in_place_) staged_source_ = take(staged_blocks(d, window_, tensors));
     if (!target_in_place_) staged_target_ = take(region.samples * region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
@@ -76,7 +76,7 @@ class RegionRun {
                                    bool packs, const typename PassLists<T>::Count& most) {
     const Box window = d.map.window(region.box);
     index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
-    if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, region, window, tensors);
+    if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, window, tensors);
     if (!target_in_place(d, tensors)) blocks += region.samples * region.columns * volume(region.box);
     if (holds_weights(d, packs)) blocks += region.columns * held_column(d) / block;
     const std::size_t pack_bytes = packs ? pack_scratch_bytes(d.weights) : 0;
@@ -123,9 +123,8 @@ class RegionRun {
            tensors.gradient == nullptr && !d.nest.rows_of_samples;
   }
   /// Returns the size of the staged source in units of 64 bytes.
-  static index_t staged_blocks(const VoxelDirection<T>& d, const Region& region, const Box& window,
-                               const DirectionTensors<T>& tensors) {
-    if (d.nest.rows_of_samples) return region.samples * staged_sample(d, window);
+  static index_t staged_blocks(const VoxelDirection<T>& d, const Box& window, const DirectionTensors<T>& tensors) {
+    if (d.nest.rows_of_samples) return d.nest.held_samples * staged_sample(d, window);
     if (!reads_rows(d, tensors)) return d.nest.held_blocks * volume(window);
     return (std::min(d.weights.terms, d.nest.held_blocks * block) * volume(window) + block - 1) / block;
   }

@@ -307,17 +307,23 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
     tile = all_samples(map, sources, result_blocks, tasks, tile);
     if (tile.all_samples) together = 2;
   }
+  index_t samples = 1;  // that a task holds at once
   if (variant.sample_rows) {
     // Each task stages all sources, so there are no more tasks than needed.
     const index_t sets = ceil_div(result_blocks, together);
     const index_t few = std::min(tasks.wanted, plan::nest_few_tasks_per_core * tasks.machine.cores);
     tile = {map.domain(), together * ceil_div(sets, std::min(sets, few)), true};
+    const Extent3 window = map.window({{0, 0, 0}, map.domain()}).extent();
+    const index_t sample_bytes = held * block_bytes * window.z * window.y * window.x;
+    samples = even(problem.batch, std::max(most_row_voxels(together),
+                                           static_cast<index_t>(tasks.machine.usable_l2_bytes) / 2 / sample_bytes));
   }
   NestBuilder nest(extent);
   if (!tile.all_samples) nest.add(Dim::n, 1, true);
   nest.add(lanes, tile.columns * block, true);
   nest.add(Dim::z, ceil_div(tile.extent.z, step.z), true);
   nest.add(Dim::y, ceil_div(tile.extent.y, step.y), true);
+  if (variant.sample_rows) nest.add(Dim::n, samples);
   nest.add(terms, held * block);
   if (!variant.sample_rows) nest.add(Dim::n, 1);
   nest.add(Dim::kz, product.z);

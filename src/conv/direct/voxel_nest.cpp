@@ -143,11 +143,13 @@ class VoxelCompiler : NestCompiler {
       if (usual_columns) fuse(loops, Dim::k);
     }
     result_.held_blocks = blocks(extent(Dim::c));
+    result_.held_samples = result_.rows_of_samples ? result_.samples : 1;
     bool outermost = true;
     for (const std::size_t i : loops) {
       result_.walk.push_back(task_loop(i));
       const TaskLoop& loop = result_.walk.back();
       if (loop.dim == Dim::c && outermost) result_.held_blocks = loop.step;
+      if (loop.dim == Dim::n) result_.held_samples = loop.step;
       outermost = outermost && loop.dim == Dim::n;
     }
     result_.sums_once = std::none_of(result_.walk.begin(), result_.walk.end(),
