@@ -146,7 +146,9 @@ except KeyboardInterrupt:
     print(convolume.train({str(tiny_net)!r}, data, {str(tmp_path / "run")!r}, resume=True, iterations=10**6,
                           max_minutes=1e-3).iteration > 3)
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    # A shell starts what runs behind it without interrupts.
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:  # noqa: PLW1509
         assert process.stdout.readline() == "running\n"
         process.send_signal(signal.SIGINT)
         begin = time.monotonic()
