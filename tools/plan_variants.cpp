@@ -295,7 +295,12 @@ class Run {
 
   std::string all_tables() const {
     std::string text;
-    for (const Json& layer : layers_) text += table(layer) + "\n";
+    try {
+      for (const Json& layer : layers_) text += table(layer) + "\n";
+    } catch (const Json::exception& error) {  // a layer that the file had
+      throw FormatError(
+          fmt::format("--out {}: a layer is damaged ({}); remove the file to begin again", o_.out, error.what()));
+    }
     for (const Json& one : refused_) {
       text += fmt::format("not served: {}: {}\n", one["name"].get<std::string>(), one["reason"].get<std::string>());
     }
@@ -303,20 +308,20 @@ class Run {
   }
 
   std::string table(const Json& layer) const {
-    std::string text = fmt::format("{}\nvariants   {} of {} candidates", layer["name"].get<std::string>(),
-                                   layer["variants"].get<std::size_t>(), layer["candidates"].get<std::size_t>());
+    std::string text = fmt::format("{}\nvariants   {} of {} candidates", layer.at("name").get<std::string>(),
+                                   layer.at("variants").get<std::size_t>(), layer.at("candidates").get<std::size_t>());
     text += fmt::format(" ({}, {})\n", o_.space, o_.direction);
-    for (const auto& [reason, count] : layer["refused"].items()) {
+    for (const auto& [reason, count] : layer.at("refused").items()) {
       text += fmt::format("refused    {}: {}\n", count.get<std::size_t>(), reason);
     }
     text += fmt::format("{:<10}{:>6}{:>8}{:>13}{:>10}{:>11}{:>9}  {}\n", "", "reuse", "seconds", "reuse cost",
                         "model ms", "measured", "GFLOP/s", "nest");
-    for (const Json& pick : layer["picks"]) text += row(o_.rank, layer["list"][pick.get<std::size_t>()]);
-    text += row("default", layer["list"][0]);
+    for (const Json& pick : layer.at("picks")) text += row(o_.rank, layer.at("list").at(pick.get<std::size_t>()));
+    text += row("default", layer.at("list").at(0));
     if (layer.contains("model_times")) {
-      for (const auto& [name, one] : layer["model_times"].items()) {
+      for (const auto& [name, one] : layer.at("model_times").items()) {
         text += fmt::format("{:<10}{:>10.4f} ms of processor time per variant (median), {:.2f} ms for all\n", name,
-                            ms * one["median"].get<double>(), ms * one["all"].get<double>());
+                            ms * one.at("median").get<double>(), ms * one.at("all").get<double>());
       }
     }
     if (layer.contains("finalists")) text += final_table(layer);
@@ -326,24 +331,25 @@ class Run {
   static std::string row(const std::string& name, const Json& one) {
     const bool measured = one.contains("seconds");
     return fmt::format("{:<10}{:>6}{:>8}{:>13.5g}{:>10.4f}{:>11}{:>9}  {}\n", name,
-                       one["rank_reuse"].get<std::size_t>(), one["rank_seconds"].get<std::size_t>(),
-                       one["reuse_cost"].get<double>(), ms * one["model_seconds"].get<double>(),
-                       measured ? fmt::format("{:.4f}", ms * one["seconds"].get<double>()) : "-",
-                       measured ? fmt::format("{:.1f}", one["gflops"].get<double>()) : "-",
-                       one["nest"].get<std::string>());
+                       one.at("rank_reuse").get<std::size_t>(), one.at("rank_seconds").get<std::size_t>(),
+                       one.at("reuse_cost").get<double>(), ms * one.at("model_seconds").get<double>(),
+                       measured ? fmt::format("{:.4f}", ms * one.at("seconds").get<double>()) : "-",
+                       measured ? fmt::format("{:.1f}", one.at("gflops").get<double>()) : "-",
+                       one.at("nest").get<std::string>());
   }
 
   static std::string final_table(const Json& layer) {
     std::string text = fmt::format("{:<10}{:>10}{:>10}\n", "in turn", "ms", "GFLOP/s");
-    for (const auto& [name, one] : layer["finalists"].items()) {
-      text += fmt::format("{:<10}{:>10.4f}{:>10.1f}  {}\n", name, ms * one["seconds"].get<double>(),
-                          one["gflops"].get<double>(),
-                          one.contains("nest") ? one["nest"].get<std::string>() : one["engine"].get<std::string>());
+    for (const auto& [name, one] : layer.at("finalists").items()) {
+      text += fmt::format(
+          "{:<10}{:>10.4f}{:>10.1f}  {}\n", name, ms * one.at("seconds").get<double>(), one.at("gflops").get<double>(),
+          one.contains("nest") ? one.at("nest").get<std::string>() : one.at("engine").get<std::string>());
     }
-    return text + fmt::format("speed of the pick over best {:.3f}, default {:.3f}, automatic {:.3f}{}\n",
-                              layer["pick_over_best"].get<double>(), layer["pick_over_default"].get<double>(),
-                              layer["pick_over_automatic"].get<double>(),
-                              layer["steady"].get<bool>() ? "" : "; UNSTEADY: the control differed by more than 10 %");
+    return text +
+           fmt::format("speed of the pick over best {:.3f}, default {:.3f}, automatic {:.3f}{}\n",
+                       layer.at("pick_over_best").get<double>(), layer.at("pick_over_default").get<double>(),
+                       layer.at("pick_over_automatic").get<double>(),
+                       layer.at("steady").get<bool>() ? "" : "; UNSTEADY: the control differed by more than 10 %");
   }
 
   const VariantsOptions& o_;

@@ -143,6 +143,11 @@ class PlanVariants(CliTest):
             self.fails(*arguments, says=["out.json", f"its {key} is", "use another file"])
         (self.folder / "out.json").write_text(json.dumps({**record, "layers": {"0": 7}}))
         self.fails(*arguments, says=["out.json", "layer 0 is damaged"])
+        layer = record["layers"]["0"]
+        for damaged in ({**layer, "picks": [999]}, {key: value for key, value in layer.items() if key != "name"},
+                        {**layer, "list": 7}):
+            (self.folder / "out.json").write_text(json.dumps({**record, "layers": {"0": damaged}}))
+            self.fails(*arguments, says=["out.json", "a layer is damaged"])
         for text in ("", "[]", '{"layers": 3}', json.dumps(record)[:-40]):
             (self.folder / "out.json").write_text(text)
             self.fails(*arguments, says=["out.json", "no file of `plan variants`", "use another file"])

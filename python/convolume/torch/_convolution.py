@@ -88,6 +88,8 @@ class _Convolution(torch.autograd.Function):
         if torch.is_grad_enabled() or _is_watched() or not _has_address(dy):
             # Second derivatives are wanted, or PyTorch needs to see its operator.
             return (*_differentiable_backward(dy, x, w, ctx.geometry, mask), None, None)
+        # Hooks of saved tensors may return others with the same values.
+        x = _as_block(x) if ctx.plan.x_blocked else _with_rows(x)
         x_at = _located(x)
         # torch.utils.checkpoint computes x again, and then the spectra belong to another tensor.
         x_hat = ctx.x_hat if ctx.x_at == x_at else None

@@ -40,7 +40,8 @@ def _key(problem: Problem, options: Options, plan: _core.Plan) -> str:
              f"x={tuple(problem.x_shape)}", f"w={tuple(problem.w_shape)}", str(problem.dtype), f"bias={problem.bias}",
              f"stride={g.stride}", f"padding={g.padding}", f"dilation={g.dilation}", f"groups={g.groups}",
              f"transposed={g.transposed}", f"output_padding={g.output_padding}", f"want={'+'.join(problem.want)}",
-             f"channels_last={problem.channels_last}", f"budget={options.memory_budget}", plan.choice]
+             f"channels_last={problem.channels_last}", f"blocked={problem.x_blocked}",
+             f"budget={options.memory_budget}", plan.choice]
     return " ".join(parts).replace("=", ":")  # in the store, "=" ends a key
 
 

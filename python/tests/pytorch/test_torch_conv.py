@@ -152,6 +152,16 @@ def test_one_channel_block_is_read_and_written_in_channels_last(inputs, outputs,
         assert torch.equal(one, other)
 
 
+def test_hooks_of_saved_tensors_may_return_other_formats():
+    x, w = last(torch.randn(2, 16, 5, 6, 25)), torch.randn(16, 16, 3, 3, 3)
+    dy = torch.randn(2, 16, 5, 6, 25)
+    wanted = step_of(F.conv3d, x, w, dy)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().numpy().copy(), torch.from_numpy):
+        found = step_of(ours.conv3d, x, w, dy)
+    for one, other in zip(found, wanted):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
 def test_blocks_may_begin_anywhere():
     memory = torch.randn(2 * 16 * 4 * 5 * 6 + 1)
     x = memory[1:].view(2, 4, 5, 6, 16).permute(0, 4, 1, 2, 3)

@@ -260,9 +260,17 @@ bool suits_four_columns(const DirectMap& map, index_t result_blocks) {
 }
 
 /// Returns whether products could compute samples together: more of them than a row has voxels. Samples of a single
-/// channel are computed one after the other.
-bool suits_sample_rows(const ConvProblem& problem, const DirectMap& map, index_t source_channels) {
-  return source_channels > 1 && problem.batch > ceil_div(map.domain().x, map.target_step().x);
+/// channel are computed one after the other, and kernels of one voxel read whole planes of plain tensors as rows. A
+/// task holds the results of all samples, and lists of passes for each voxel.
+bool suits_sample_rows(const ConvProblem& problem, const DirectMap& map, index_t source_channels,
+                       const MachineModel& machine) {
+  constexpr index_t most_voxels = 512;
+  const index_t voxels = map.domain().volume();
+  const bool planes_are_rows = problem.kernel.volume() == 1 && voxels > 1 && problem.x_layout == Layout::plain &&
+                               problem.y_layout == Layout::plain;
+  return source_channels > 1 && !planes_are_rows && voxels <= most_voxels &&
+         problem.batch > ceil_div(map.domain().x, map.target_step().x) &&
+         2 * block_bytes * problem.batch * voxels <= static_cast<index_t>(machine.usable_l2_bytes);
 }
 
 LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, TaskCount tasks,
@@ -312,7 +320,7 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
     // Each task stages all sources, so there are no more tasks than needed.
     const index_t sets = ceil_div(result_blocks, together);
     const index_t few = std::min(tasks.wanted, plan::nest_few_tasks_per_core * tasks.machine.cores);
-    tile = {map.domain(), together * ceil_div(sets, std::min(sets, few)), true};
+    tile = {map.domain(), together * std::max<index_t>(1, sets / few), true};
     const Extent3 window = map.window({{0, 0, 0}, map.domain()}).extent();
     const index_t sample_bytes = held * block_bytes * window.z * window.y * window.x;
     samples = even(problem.batch, std::max(most_row_voxels(together),
@@ -448,7 +456,9 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
     for (const index_t voxels : piece_sizes(sides.convolution())) add(weight_nest(problem, wanted, voxels));
     const ConvProblem& p = sides.convolution();
     constexpr index_t most_samples = 256;  // longer sums would have more rounding error
-    if (p.in_channels > 1 && p.batch > p.output().x) add(weight_nest(problem, wanted, most_samples, true));
+    // Windows of neighbouring results would be copied once for each result.
+    const bool one_voxel = p.output() == Extent3{1, 1, 1};
+    if (one_voxel && p.in_channels > 1 && p.batch > 1) add(weight_nest(problem, wanted, most_samples, true));
     return nests;
   }
   const DirectMap map(sides.convolution(), sides.direction(direction), Taps::counted);
@@ -464,7 +474,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   strided ? other.single_planes = false : other.steps /= 2;
   single_taps.tap_rows = single_taps.four_columns = false;
   add(voxel_nest(problem, direction, map, {tasks, machine}, first));
-  if (suits_sample_rows(problem, map, forward ? problem.in_channels : problem.out_channels)) {
+  if (suits_sample_rows(problem, map, forward ? problem.in_channels : problem.out_channels, machine)) {
     Variant samples = usual;
     samples.sample_rows = true;
     samples.tap_rows = samples.four_columns = false;

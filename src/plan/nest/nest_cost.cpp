@@ -171,7 +171,7 @@ class SpaceCost {
   bool has_patches() const {
     const Operand target = space_.windowed == Operand::x ? Operand::y : Operand::x;
     const bool high_res = space_.written != Operand::w && (target == Operand::x) != space_.transposed;
-    return high_res && problem_.kernel == problem_.stride && problem_.kernel.volume() > 1 &&
+    return high_res && tile_of(Dim::n) == 1 && problem_.kernel == problem_.stride && problem_.kernel.volume() > 1 &&
            problem_.dilation == Extent3::all(1) && problem_.pad_before == Extent3::all(0) &&
            layout_of(target) == Layout::plain && layout_of(space_.windowed) == Layout::blocked &&
            space_.of(lanes_) <= 6;
