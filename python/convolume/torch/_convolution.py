@@ -44,6 +44,11 @@ def _located(tensor: Tensor) -> tuple[int, tuple[int, ...]]:
     return tensor.data_ptr(), tensor.stride()
 
 
+def _laid_out(tensor: Tensor, blocked: bool) -> Tensor:
+    """Returns a tensor that lies as a plan reads x or dy, or a copy."""
+    return _as_block(tensor) if blocked else _with_rows(tensor)
+
+
 def _empty(shape: Sequence[int], like: Tensor, blocked: bool = False) -> Tensor:
     """Returns a contiguous tensor of the type of another one, or one in channels_last_3d."""
     if math.prod(shape) * like.itemsize < _KEPT_BYTES:
@@ -89,7 +94,7 @@ class _Convolution(torch.autograd.Function):
             # Second derivatives are wanted, or PyTorch needs to see its operator.
             return (*_differentiable_backward(dy, x, w, ctx.geometry, mask), None, None)
         # Hooks of saved tensors may return others with the same values.
-        x = _as_block(x) if ctx.plan.x_blocked else _with_rows(x)
+        x = _laid_out(x, ctx.plan.x_blocked)
         x_at = _located(x)
         # torch.utils.checkpoint computes x again, and then the spectra belong to another tensor.
         x_hat = ctx.x_hat if ctx.x_at == x_at else None
@@ -98,8 +103,7 @@ class _Convolution(torch.autograd.Function):
         dx = _empty(x.shape, x, ctx.plan.x_blocked) if mask[0] else None
         dw = _empty(w.shape, x) if mask[1] else None
         dbias = x.new_empty(ctx.plan.y_shape[1]) if mask[2] else None
-        dy = dy.resolve_neg()
-        dy, w = _as_block(dy) if ctx.plan.y_blocked else _with_rows(dy), _with_rows(w)
+        dy, w = _laid_out(dy.resolve_neg(), ctx.plan.y_blocked), _with_rows(w)
         addresses = [0 if one is None else one.data_ptr() for one in (dx, dw, dbias)]
         _calls.timed(0, ctx.plan.backward_at, x_at, _located(dy), _located(w), x_hat, *addresses,
                      torch.get_num_threads())
@@ -196,8 +200,7 @@ def convolve(plan: _core.Plan, problem: Problem, x: Tensor, w: Tensor | _core.Pr
              dtype: torch.dtype | None = None) -> Tensor:
     """Convolves by a plan. The result has the memory format that PyTorch's would have, and this type; None: that of x.
     """
-    if not plan.x_blocked:
-        x = _with_rows(x)  # once, and not in each pass
+    x = _laid_out(x, plan.x_blocked)  # once, and not in each pass
     if isinstance(w, Tensor) and wants_gradients(x, w, bias):
         y: Tensor = _calls.timed(1, _Convolution.apply, x, w, bias, plan, problem.geometry)
     else:
