@@ -58,6 +58,14 @@ void check_columns_together(const char* text, index_t columns, index_t most, boo
   }
 }
 
+/// Checks that the nest of a direction is refused, and why.
+void check_refused(plan::Direction direction, const char* problem, const char* nest, const char* why) {
+  const ConvProblem p = parse_problem(problem);
+  conv::Nests nests = test::direct_nests(p);
+  nests[static_cast<std::size_t>(direction)] = plan::parse_nest(nest);
+  CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = test::choice_text(nests)}), Contains(why));
+}
+
 }  // namespace
 
 TEST_CASE("direct computes rows of up to 28 voxels of one lane block, on every SIMD target and in both layouts") {
@@ -203,36 +211,25 @@ TEST_CASE(
 }
 
 TEST_CASE("nests say which samples no microkernel computes together") {
-  const auto refuses = [](const char* problem, const char* nest, const char* why) {
-    const ConvProblem p = parse_problem(problem);
-    conv::Nests nests = test::direct_nests(p);
-    nests[0] = plan::parse_nest(nest);
-    CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = test::choice_text(nests)}), Contains(why));
-  };
-  refuses("mb40ic16ih1iw4oc32kh1", "x | c n k", "no microkernel of 40 samples");
-  refuses("mb4ic16ih1iw4oc32kh1", "y | c n x k", "4 voxels of a row or 4 samples together");
-  refuses("mb4ic1ih1iw4oc32kh1", "x | n k", "write the loop over 'n' before '|'");
-  refuses("mb4ic16ih4iw4oc16kh3", "y x | ky c kx n k", "for voxels of a row, not for samples");
-  const auto refuses_gradient = [](const char* problem, const char* nest, const char* why) {
-    const ConvProblem p = parse_problem(problem);
-    conv::Nests nests = test::direct_nests(p);
-    nests[2] = plan::parse_nest(nest);
-    CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = test::choice_text(nests)}), Contains(why));
-  };
-  refuses_gradient("mb4ic16ih1iw4oc32kh1", "k | n x c k16", "sums voxels or samples behind '|', not both");
-  refuses_gradient("mb4ic1ih1iw4oc32kh1", "x k | n k16", "write the loop over 'n' before '|'");
+  check_refused(plan::Direction::forward, "mb40ic16ih1iw4oc32kh1", "x | c n k", "no microkernel of 40 samples");
+  check_refused(plan::Direction::forward, "mb4ic16ih1iw4oc32kh1", "y | c n x k",
+                "4 voxels of a row or 4 samples together");
+  check_refused(plan::Direction::forward, "mb4ic1ih1iw4oc32kh1", "x | n k", "write the loop over 'n' before '|'");
+  check_refused(plan::Direction::forward, "mb4ic16ih4iw4oc16kh3", "y x | ky c kx n k",
+                "for voxels of a row, not for samples");
+  check_refused(plan::Direction::backward_weights, "mb4ic16ih1iw4oc32kh1", "k | n x c k16",
+                "sums voxels or samples behind '|', not both");
+  check_refused(plan::Direction::backward_weights, "mb4ic1ih1iw4oc32kh1", "x k | n k16",
+                "write the loop over 'n' before '|'");
 }
 
 TEST_CASE("nests of four channel blocks say what no microkernel does") {
-  const auto refuses = [](const char* problem, const char* nest, const char* why) {
-    const ConvProblem p = parse_problem(problem);
-    conv::Nests nests = test::direct_nests(p);
-    nests[0] = plan::parse_nest(nest);
-    CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = test::choice_text(nests)}), Contains(why));
-  };
-  refuses("ic16ih4iw12oc64kh3", "y | ky kx c x10 k", "no microkernel of 10 voxels of a row");
-  refuses("ic16ih4iw8oc64kh3", "y | ky c kx x6 k", "sums rows of taps for at most 32 result channels");
-  refuses("ic16ih4iw8oc48kh3", "y | ky kx c x6 k", "no microkernel of 48 result channels");
+  check_refused(plan::Direction::forward, "ic16ih4iw12oc64kh3", "y | ky kx c x10 k",
+                "no microkernel of 10 voxels of a row");
+  check_refused(plan::Direction::forward, "ic16ih4iw8oc64kh3", "y | ky c kx x6 k",
+                "sums rows of taps for at most 32 result channels");
+  check_refused(plan::Direction::forward, "ic16ih4iw8oc48kh3", "y | ky kx c x6 k",
+                "no microkernel of 48 result channels");
 }
 
 TEST_CASE(

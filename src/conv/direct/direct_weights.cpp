@@ -36,7 +36,6 @@ class PieceSide {
   index_t staged_blocks(index_t voxels) const { return in_place() ? 0 : blocks() * voxels; }
 
   void load(const BoxKernels<T>& boxes, index_t n, const Box& box, T* staged, T* row) {
-    const Extent3 e = box.extent();
     if (in_place() && is_row_) {
       data_ = &tensor_(n, 0, 0, 0, 0);
       origin_ = {0, 0, 0};
@@ -50,11 +49,7 @@ class PieceSide {
       step_ = tensor_.stride[1];
       return;
     }
-    step_ = e.z * e.y * e.x * block;
-    for (index_t i = first_; i < last_; ++i) stage(boxes, n, i, box, staged + (i - first_) * step_, row);
-    data_ = staged;
-    origin_ = box.begin;
-    strides_ = {block, e.x * block, e.y * e.x * block};
+    load_samples(boxes, n, 1, box, staged, row);
   }
 
   /// Loads a box of several samples. Those of a block lie side by side, each `sample()` elements behind the one before.

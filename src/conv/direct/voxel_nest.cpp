@@ -88,7 +88,7 @@ class VoxelCompiler : NestCompiler {
 
   /// Returns how many results a product computes together: voxels of a row, or the same voxel of several samples.
   index_t read_row_of_results(std::size_t& end) {
-    index_t voxels = read_last(Dim::x, end);
+    const index_t voxels = read_last(Dim::x, end);
     const index_t samples = read_last(Dim::n, end);
     result_.rows_of_samples = samples > 1;
     if (samples > 1 && voxels > 1) {
