@@ -60,6 +60,8 @@ struct MachineModel {
   double tile_transform_share;             ///< transforms of tiles whose spectra take little of the L2
   double spilled_tile_transform_share;     ///< transforms of tiles whose spectra take much of the L2
   double tile_product_share;               ///< products of complex matrices with many rows
+  double window_transform_share;           ///< transforms of the windows of `toom_cook` that take little of the L2
+  double window_product_share;             ///< products of windows and channels of `toom_cook`
   double direct_share;                     ///< sums over taps, with channels in the lanes
   double depthwise_share;                  ///< the same for depthwise convolutions
   double volume_transform_share;           ///< transforms of whole volumes

@@ -9,6 +9,9 @@
 #include "conv/implementations.hpp"
 #include "conv/spectra/complex_product.hpp"
 #include "conv/tensor_io/block_box.hpp"
+#include "conv/tensor_io/tile_io.hpp"
+#include "conv/toom_cook/window_product.hpp"
+#include "conv/toom_cook/window_transforms.hpp"
 #include "convolume/conv.hpp"
 #include "convolume/cpu.hpp"
 #include "convolume/fft.hpp"
@@ -78,6 +81,78 @@ double measure_products(double budget) {
   const auto kernels = conv::complex_kernels<float>();
   const double seconds = least_seconds(budget, [&] { kernels.multiply(product); });
   return 8.0 * rows * terms * lanes * frequencies / seconds;
+}
+
+/// Returns the operations per second of transforms of windows to the values at the points, and of the same number of
+/// windows back. The half-transformed windows lie in the L2.
+double measure_window_transforms(double budget) {
+  constexpr index_t lanes = fft::tile_lanes<float>, blocks = 2, channels = blocks * lanes;
+  constexpr Extent3 windows{3, 1, 4};
+  const conv::WindowShape shape{Extent3::all(conv::window_taps)};
+  const Extent3 voxels = shape.voxels(windows), results = windows * shape.results();
+  const Tensor<float> x(Shape5{1, channels, voxels}, Layout::blocked);
+  Tensor<float> y(Shape5{1, channels, results}, Layout::blocked);
+  const conv::PlaneStrides strides = conv::plane_strides<float>(shape, voxels.z, windows, blocks);
+  const index_t step = conv::line_stride<float>(windows.volume(), blocks);
+  const Buffer planes(conv::bytes_of<float>(shape.plane_frequencies() * strides.frequency));
+  const Buffer lines(conv::bytes_of<float>(conv::window_points * step));
+  const Buffer scratch(conv::plane_scratch_bytes(shape, windows));
+  const auto kernels = conv::window_transforms<float>(shape);
+  conv::WindowLines<float> line{.plane = strides.plane,
+                                .window = strides.window,
+                                .values = lines.as<float>(),
+                                .frequency = step,
+                                .row = channels,
+                                .windows_x = windows.x,
+                                .windows_z = windows.z,
+                                .channels = channels};
+  const double seconds = least_seconds(budget, [&] {
+    for (index_t block = 0; block < blocks; ++block) {
+      kernels.planes({.block = conv::block_of(x.view(), Layout::blocked, 0, block * lanes),
+                      .planes = voxels.z,
+                      .windows = windows.x},
+                     planes.as<float>() + block * lanes, strides, scratch.as<float>());
+    }
+    for (index_t frequency = 0; frequency < shape.plane_frequencies(); ++frequency) {
+      line.planes = planes.as<float>() + frequency * strides.frequency;
+      kernels.lines(line);
+      kernels.inverse_lines(line);
+    }
+    for (index_t block = 0; block < blocks; ++block) {
+      kernels.inverse_planes(planes.as<float>() + block * lanes, strides,
+                             {.block = conv::block_of(y.view(), Layout::blocked, 0, block * lanes),
+                              .planes = results.z,
+                              .windows = windows.x},
+                             scratch.as<float>());
+    }
+  });
+  return plan::window_transform_flops(shape, windows) * channels / seconds;
+}
+
+/// Returns the operations per second of products of windows and channels whose weights lie in the L2.
+double measure_window_products(double budget) {
+  constexpr index_t lanes = fft::tile_lanes<float>, rows = 12, columns = 2, channels = columns * lanes;
+  constexpr index_t frequencies = 24, a = rows * channels, b = channels * channels;
+  const Buffer buffer(static_cast<std::size_t>(2 * a + frequencies * b) * sizeof(float));
+  float *x = buffer.as<float>(), *y = x + a, *w = y + a;
+  const auto multiply = conv::window_multiply<float>();
+  const double seconds = least_seconds(budget, [&] {
+    for (index_t frequency = 0; frequency < frequencies; ++frequency) {
+      multiply({.a = x,
+                .a_row = channels,
+                .a_term = 1,
+                .b = w + frequency * b,
+                .b_term = lanes,
+                .b_column = channels * lanes,
+                .c = y,
+                .c_row = channels,
+                .c_column = lanes,
+                .rows = rows,
+                .terms = channels,
+                .columns = columns});
+    }
+  });
+  return 2.0 * rows * static_cast<double>(b) * frequencies / seconds;
 }
 
 /// Operations per second, and seconds, of the forward direction of a blocked problem on one thread.
@@ -231,7 +306,7 @@ class Probes {
     const double digits = std::pow(10, 3 - std::floor(std::log10(std::max(value, 1e-9))));
     values[name] = {std::round(value * digits) / digits, "measured", source};
     ++done_;
-    const double all = 22 + 13 * static_cast<double>(targets().size());
+    const double all = 22 + 15 * static_cast<double>(targets().size());
     if (options_.on_progress) options_.on_progress(std::min(1.0, done_ / all));
   }
 
@@ -317,6 +392,9 @@ class Probes {
     put(values, "spilled_tile_transform", share(measure_tiles(28, budget) / (plan::long_x_share * plan::long_zy_share)),
         "tiles of 28 cubed");
     put(values, "tile_product", share(measure_products(budget)), "12 rows, 32 terms, one block of channels");
+    put(values, "window_transform", share(measure_window_transforms(budget)),
+        "12 windows of 32 channels, there and back");
+    put(values, "window_product", share(measure_window_products(budget)), "12 windows, 32 to 32 channels");
     put(values, "direct", share(measure_direct("ic32id18oc32od16kd3", budget).rate), "32 to 32 channels, kernel 3");
     put(values, "depthwise", share(measure_direct("g32ic32id22oc32od16kd7", budget).rate), "32 channels, kernel 7");
     put(values, "volume_transform", share(measure_volume(budget)), "real transforms of 64 cubed");

@@ -199,6 +199,16 @@ void add_transfer_prices(RowValues& values) {
   add("memory", "memory_ns", values.at("memory_gb_per_s").value);
 }
 
+/// Adds the rates of windows that a row does not have, from those of tiles.
+void add_window_shares(RowValues& values) {
+  constexpr double share = 0.72;  // fitted on a Zen 1, see docs/performance/log/toom_cook.md
+  for (const char* kernel : {"_transform", "_product"}) {
+    const RowValue& tile = values.at(std::string("tile") + kernel);
+    values.try_emplace(std::string("window") + kernel,
+                       RowValue{share * tile.value, "estimated", fmt::format("{} of tile{}", share, kernel)});
+  }
+}
+
 }  // namespace
 
 const std::vector<RowField>& row_fields() {
@@ -237,6 +247,8 @@ const std::vector<RowField>& row_fields() {
         {"tile_transform", "of the FMA peak", true, false, 0.005, 1},
         {"spilled_tile_transform", "of the FMA peak", true, false, 0.005, 1},
         {"tile_product", "of the FMA peak", true, false, 0.005, 1},
+        {"window_transform", "of the FMA peak", true, false, 0.005, 1},
+        {"window_product", "of the FMA peak", true, false, 0.005, 1},
         {"direct", "of the FMA peak", true, false, 0.005, 1},
         {"depthwise", "of the FMA peak", true, false, 0.005, 1},
         {"volume_transform", "of the FMA peak", true, false, 0.005, 1},
@@ -374,6 +386,7 @@ RowValues values_of(const MachineRow& row, const std::string& target) {
   const MachineRow& complete = row_named(wide_share_row);
   inherit(complete.targets.at(complete.targets.contains(target) ? target : "AVX2"), complete.name);
   inherit(complete.common, complete.name);
+  add_window_shares(values);
   return values;
 }
 
@@ -420,6 +433,8 @@ MachineModel model_of(const MachineRow& row, const std::string& target, const To
           .tile_transform_share = value("tile_transform"),
           .spilled_tile_transform_share = value("spilled_tile_transform"),
           .tile_product_share = value("tile_product"),
+          .window_transform_share = value("window_transform"),
+          .window_product_share = value("window_product"),
           .direct_share = value("direct"),
           .depthwise_share = value("depthwise"),
           .volume_transform_share = value("volume_transform"),

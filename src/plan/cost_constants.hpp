@@ -130,8 +130,6 @@ inline constexpr index_t sum_step_bytes = 1 << 20;
 
 // --- Windows (toom_cook). Command: bench_conv --stages --layout blocked --engine toom_cook --problems
 // bench/problems/headline.txt.
-inline constexpr double window_transform_factor = 0.72;  ///< of MachineModel::tile_transform_share
-inline constexpr double window_product_factor = 0.72;    ///< of MachineModel::tile_product_share
 /// Share of the L2 that half-transformed windows may take. The time of transforms grows linearly beyond it, by the
 /// second factor for each further L2.
 inline constexpr double window_free_share = 0.8, window_spilled_factor = 1.0;
@@ -140,7 +138,6 @@ inline constexpr double window_row_seconds = 3e-7;
 /// Reading weights and multiplying overlap. So much of the shorter one remains.
 inline constexpr double window_hidden_share = 0.3;
 inline constexpr double window_kernel_share = 0.2;  ///< share that transforms of weights reach
-inline constexpr double window_sum_factor = 0.72;   ///< of MachineModel::tile_product_share, for weight gradients
 /// Channel blocks of each side that a weight gradient sums at a time, at most: sums of 2 MB in float. Planar windows
 /// have a sixth of the frequencies or less, so their sums are smaller.
 inline constexpr index_t sum_blocks = 3, planar_sum_blocks = 6;

@@ -99,11 +99,11 @@ double seconds_of(const ConvProblem& p, const Channels& channels, const Extent3&
   const auto l2 = static_cast<double>(machine.usable_l2_bytes);
   const auto l3 = static_cast<double>(machine.usable_l3_bytes) / static_cast<double>(machine.l3_cores);
   const double spilled = std::clamp(held_bytes(shape, channels, group) / l2 - window_free_share, 0.0, 1.0);
-  const double rate = peak(p.type, machine) * machine.tile_transform_share * window_transform_factor;
+  const double rate = peak(p.type, machine) * machine.window_transform_share;
   const double transforms = line_flops * (in + out) / rate * (1 + window_spilled_factor * spilled);
-  const double products = 2 * frequencies * windows * channels.source * channels.target /
-                          (peak(p.type, machine) * machine.tile_product_share * window_product_factor *
-                           few_rows_factor(rows, wide_vectors(machine)));
+  const double products =
+      2 * frequencies * windows * channels.source * channels.target /
+      (peak(p.type, machine) * machine.window_product_share * few_rows_factor(rows, wide_vectors(machine)));
   const double bandwidth = 1e9 * (weights < l2 / 2 ? machine.l2_gb_per_s
                                   : weights < l3   ? machine.l3_gb_per_s
                                                    : machine.dram_gb_per_s);
@@ -131,11 +131,10 @@ double gradient_seconds(const ConvProblem& p, const MachineModel& machine) {
              out_block = static_cast<double>(sum_channels(shape, p.type, p.out_channels));
   const double repeated_x = std::ceil(channels.target / out_block), repeated_dy = std::ceil(channels.source / in_block);
   const double transforms = line_flops * (x * channels.source * repeated_x + dy * channels.target * repeated_dy) /
-                            (peak(p.type, machine) * machine.tile_transform_share * window_transform_factor);
+                            (peak(p.type, machine) * machine.window_transform_share);
   const double rows = static_cast<double>(sums.chunk.volume());
-  const double products =
-      2 * static_cast<double>(shape.frequencies()) * windows * channels.source * channels.target /
-      (peak(p.type, machine) * machine.tile_product_share * window_sum_factor * (rows / (rows + 2)));
+  const double products = 2 * static_cast<double>(shape.frequencies()) * windows * channels.source * channels.target /
+                          (peak(p.type, machine) * machine.window_product_share * (rows / (rows + 2)));
   return (transforms + products) * (1 + waiting_share) +
          window_weight_seconds(shape, channels.source * channels.target, p.type, machine) / 2;
 }
@@ -228,6 +227,14 @@ WindowSums window_sums(const ConvProblem& p) {
 
 index_t WindowSums::parts() const { return divided_up(all(), window_sums_in_turn); }
 index_t WindowSums::first_of_part(index_t part) const { return all() * part / parts(); }
+
+double window_transform_flops(const WindowShape& shape, const Extent3& windows) {
+  const auto count = static_cast<double>(windows.volume());
+  const auto planes = static_cast<double>(shape.voxels(windows).z * windows.y * windows.x);
+  const double results = count * static_cast<double>(shape.results().z);
+  return line_flops * (plane_lines(shape, window_points) * planes + 2 * window_lines(shape) * count +
+                       plane_lines(shape, window_results) * results);
+}
 
 double window_weight_seconds(const WindowShape& shape, double pairs, DataType type, const MachineModel& machine) {
   // Lines of rows, columns and along Z, in double: 9, 18 and 36 for 3 x 3 x 3 taps.

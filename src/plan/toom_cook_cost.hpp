@@ -81,6 +81,9 @@ WindowSums window_sums(const ConvProblem& problem);
 /// No result depends on it.
 index_t sum_channels(const WindowShape& shape, DataType type, index_t channels);
 
+/// Returns the operations of the transforms of a group of windows of one channel, there and back.
+double window_transform_flops(const WindowShape& shape, const Extent3& windows);
+
 /// Returns the estimated seconds of the wanted directions on one core. `problem` is not transposed.
 double toom_cook_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
 /// Returns the estimated seconds to transform the weights of so many pairs of channels on one core.

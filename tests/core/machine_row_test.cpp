@@ -192,6 +192,27 @@ TEST_CASE("a row survives writing and reading") {
   }
 }
 
+TEST_CASE("a file that was saved before rows had rates of windows gets them from its rates of tiles") {
+  std::ifstream file(CONVOLUME_SOURCE_DIR "/tests/core/older/machine_row.toml");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  REQUIRE_THAT(text, !Catch::Contains("window_"));
+  const MachineRow older = parse_machine_row(text, "machine_row.toml");
+  const MachineModel model = model_of(older, "AVX2", nullptr);
+  CHECK(model.window_transform_share == Approx(0.72 * model.tile_transform_share));
+  CHECK(model.window_product_share == Approx(0.72 * model.tile_product_share));
+  CHECK(values_of(older, "AVX2").at("window_product").origin == "estimated");
+}
+
+TEST_CASE("a row that states rates of windows keeps them, and its narrower SIMD targets inherit them") {
+  MachineRow stated = row("zen4");
+  for (auto& [target, values] : stated.targets) values["window_product"] = {0.5, "measured", "test"};
+  const MachineRow again = parse_machine_row(to_text(stated), "stated.toml");
+  for (const char* target : {"AVX3", "AVX2", "SSE4"}) {
+    CAPTURE(target);
+    CHECK(model_of(again, target, nullptr).window_product_share == 0.5);
+  }
+}
+
 TEST_CASE("a damaged row is refused with the name of the field") {
   const std::string good = to_text(row("zen4"));
   const auto message = [](const std::string& text) -> std::string {
