@@ -3,6 +3,7 @@
 
     bench/compare_builds.py --old OLD/bench --new NEW/bench [--pairs NUMBER] [--repetitions 3] [--json FILE]
                             [--only conv,net,direct,lists] [--limit RATIO] [--zoo OLD/nets/zoo]
+                            [--dumps OLD/tests/contract/choices_dump NEW/tests/contract/choices_dump]
 
 The benchmarks of both folders run in turn, each in a process of its own. `conv` is the list of headline problems
 (forward and training), `net` are training iterations of three nets, and `direct` is the engine `direct` on all lists of
@@ -10,7 +11,7 @@ problems, in both layouts. `lists` is `automatic` on all lists of problems, in t
 last two are not part of a run without --only.
 
 A pair is one process of each build, and the build that runs first changes from pair to pair. There are 5 pairs, for
-`lists` 2. A row fails if its median pair is slower by more than --limit in two of three repetitions; the limit is 1.03,
+`lists` 2. With --dumps, `lists` leaves out problems for which both builds make the same choice. A row fails if its median pair is slower by more than --limit in two of three repetitions; the limit is 1.03,
 for `lists` 1.05. All runs are written to FILE; none is repeated selectively. The exit status is 1 if a row fails.
 """
 import argparse
@@ -97,6 +98,33 @@ def report(ratios: dict[str, list[float]], limit: float) -> int:
     return failures
 
 
+def choices_of(dump: str, problems: str) -> dict[int, str]:
+    """Returns {line: choice} of the problems of a list, for training with blocked tensors."""
+    found = {}
+    for line in subprocess.run([dump, problems], capture_output=True, text=True, check=True).stdout.splitlines():
+        place, *rest = line.split(" ", 3)
+        if rest[:2] == ["blocked", "training"]:
+            found[int(place.rpartition(":")[2])] = rest[2]
+    return found
+
+
+def changed_lists(dumps: list[str], folder: str) -> list[list[str]]:
+    """Writes the problems whose choices differ into lists of the same names. Returns the commands that measure them."""
+    commands = []
+    for words in COMMANDS["lists"]:
+        at = words.index("--problems") + 1
+        old, new = (choices_of(dump, words[at]) for dump in dumps)
+        lines = Path(words[at]).read_text().splitlines()
+        changed = [lines[number - 1] for number in sorted(new) if new[number] != old.get(number)]
+        print(f"{Path(words[at]).stem}: {len(changed)} of {len(new)} choices differ", file=sys.stderr)
+        if changed:
+            file = Path(folder) / Path(words[at]).relative_to(ROOT)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("\n".join(changed) + "\n")
+            commands.append([*words[:at], str(file), *words[at + 1:]])
+    return commands
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--old", required=True, help="folder with the benchmarks of the old build")
@@ -108,11 +136,20 @@ def main() -> int:
                         help="most seconds of a row, over those of the old build; default: 1.03, lists 1.05")
     parser.add_argument("--zoo", default=str(ROOT / "nets/zoo"),
                         help="folder of the nets; an old build may not know keys of today's")
+    parser.add_argument("--dumps", nargs=2, metavar=("OLD", "NEW"),
+                        help="choices_dump of both builds: measure only the problems of `lists` whose choices differ")
     parser.add_argument("--json", help="file for all runs")
     options = parser.parse_args()
     unknown = [name for name in options.only.split(",") if name not in COMMANDS]
     if unknown:
         parser.error(f"--only {unknown[0]}: choose from {', '.join(COMMANDS)}")
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(options, folder)
+
+
+def compare(options: argparse.Namespace, folder: str) -> int:
+    """Measures and prints what the options ask for. Returns the exit status."""
+    commands_of = COMMANDS if options.dumps is None else {**COMMANDS, "lists": changed_lists(options.dumps, folder)}
     record: dict[str, list] = {}
     failures = rows = 0
     for name in options.only.split(","):
@@ -120,7 +157,7 @@ def main() -> int:
         record[name] = []
         for number in range(options.repetitions):
             print(f"{name}, repetition {number + 1} of {options.repetitions}", file=sys.stderr)
-            commands = [[word.replace("ZOO", options.zoo) for word in words] for words in COMMANDS[name]]
+            commands = [[word.replace("ZOO", options.zoo) for word in words] for words in commands_of[name]]
             runs = repetition(options.old, options.new, commands, options.pairs or PAIRS.get(name, 5))
             record[name].append(runs)
             for row, ratio in median_ratios(runs).items():
