@@ -3,9 +3,12 @@
 #include <catch2/catch.hpp>
 
 #include "conv/candidates.hpp"
+#include "conv/direct/direct_nest.hpp"
 #include "conv/direct/nest_choice.hpp"
 #include "conv/implementations.hpp"
 #include "conv/spectra/tiled_choice.hpp"
+#include "convolume/machine.hpp"
+#include "convolume/reuse.hpp"
 
 using namespace convolume;
 using conv::Choice;
@@ -227,6 +230,30 @@ TEST_CASE("candidates of direct are different nests, at most so many") {
   for (std::size_t i = 0; i < choices.size(); ++i) {
     CHECK(choices[i].as<NestParts>() != nullptr);
     CHECK(std::count(choices.begin(), choices.end(), choices[i]) == 1);
+  }
+}
+
+TEST_CASE(
+    "of five candidates of direct, three have the least estimated seconds and two the least reuse cost of the rest") {
+  ConvProblem problem = parse_problem("ic64oc64id24kd3pd1");
+  problem.x_layout = problem.y_layout = Layout::blocked;
+  const plan::Direction forward = plan::Direction::forward;
+  const auto ranked = conv::rank_nests(problem, forward, machine_model());
+  REQUIRE(ranked.size() > 5);
+  const auto spaces = plan::spaces(problem, forward);
+  const auto cost = [&](const plan::LoopNest& nest) {
+    return plan::reuse_cost(nest, spaces, 4, plan::reuse_levels(machine_model()));
+  };
+  std::vector<double> rest;
+  for (std::size_t i = 3; i < ranked.size(); ++i) rest.push_back(cost(ranked[i].nest));
+  std::sort(rest.begin(), rest.end());
+  const auto parts = conv::propose_nests(problem, {}, 5);
+  REQUIRE(parts.size() == 5);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const plan::LoopNest& nest = dynamic_cast<const NestParts&>(*parts[i]).nests().front();
+    CAPTURE(i, plan::to_string(nest));
+    if (i < 3) CHECK(nest == ranked[i].nest);
+    if (i >= 3) CHECK(cost(nest) == rest[i - 3]);
   }
 }
 

@@ -1,14 +1,38 @@
 #include "conv/direct/nest_choice.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "conv/direct/direct_nest.hpp"
 #include "convolume/error.hpp"
 #include "convolume/machine.hpp"
+#include "convolume/reuse.hpp"
 
 namespace convolume::conv {
+namespace {
+
+/// Returns at most `most` nests of a direction: three fifths of them have the least estimated seconds, and the others
+/// have the least reuse cost of the rest. Seconds come first, because the first nest is taken without measuring.
+std::vector<RankedNest> best_by_both_ranks(const ConvProblem& problem, plan::Direction direction, std::size_t most) {
+  std::vector<RankedNest> nests = rank_nests(problem, direction, machine_model());
+  const std::size_t by_seconds = std::min(nests.size(), (3 * most + 4) / 5);
+  if (nests.size() > by_seconds && most > by_seconds) {
+    const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
+    const plan::ReuseLevels levels = plan::reuse_levels(machine_model());
+    std::vector<std::pair<double, RankedNest>> others;
+    for (std::size_t i = by_seconds; i < nests.size(); ++i) {
+      others.emplace_back(plan::reuse_cost(nests[i].nest, spaces, size_of(problem.type), levels), std::move(nests[i]));
+    }
+    std::stable_sort(others.begin(), others.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t i = 0; i < others.size(); ++i) nests[by_seconds + i] = std::move(others[i].second);
+  }
+  nests.resize(std::min(nests.size(), most));
+  return nests;
+}
+
+}  // namespace
 
 std::string NestParts::text() const {
   std::string text;
@@ -47,8 +71,8 @@ std::vector<SharedParts> propose_nests(const ConvProblem& problem, const ConvOpt
   std::array<std::vector<RankedNest>, plan::directions.size()> ranked;
   std::size_t count = 0;
   for (std::size_t d = 0; d < ranked.size(); ++d) {
-    ranked[d] = rank_nests(problem, plan::directions[d], machine_model());
-    count = std::max(count, std::min(most, ranked[d].size()));
+    ranked[d] = best_by_both_ranks(problem, plan::directions[d], most);
+    count = std::max(count, ranked[d].size());
   }
   std::vector<SharedParts> all;
   for (std::size_t i = 0; i < count; ++i) {
