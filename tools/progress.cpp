@@ -20,7 +20,8 @@ std::string bar(double share) {
 
 std::string rate_text(double per_second) {
   if (per_second >= 1e6) return fmt::format("{:.2f} Mvoxel/s", per_second / 1e6);
-  return fmt::format("{:.0f} kvoxel/s", per_second / 1e3);
+  if (per_second >= 1e3) return fmt::format("{:.0f} kvoxel/s", per_second / 1e3);
+  return fmt::format("{:.0f} voxel/s", per_second);
 }
 
 }  // namespace

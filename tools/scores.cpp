@@ -88,6 +88,7 @@ std::vector<std::string> parts_of(const std::string& text, char separator) {
 
 std::string title_of(const std::string& name) {
   if (name == "pixel_error") return "pixel error";
+  if (name == "balanced_error") return "balanced error";
   if (name == "roc_auc") return "ROC AUC";
   const std::size_t bar = name.find('_');
   const std::string_view key = std::string_view(name).substr(0, bar);
@@ -153,6 +154,20 @@ std::string table_of(const std::vector<Score>& scores) {
   return text;
 }
 
+/// Returns a row per true class and a column per predicted class; an empty text for other nets than classifiers.
+std::string confusion_table(const Scores& scores) {
+  if (scores.confusion.empty()) return "";
+  std::size_t width = std::string_view("predicted").size();
+  for (const std::string& name : scores.classes) width = std::max(width, name.size());
+  std::string text = fmt::format("{:<{}}  predicted\n{:<{}}", "cases", width, "true", width);
+  for (const std::string& name : scores.classes) text += fmt::format("  {:>{}}", name, width);
+  for (std::size_t c = 0; c < scores.confusion.size(); ++c) {
+    text += fmt::format("\n{:<{}}", scores.classes[c], width);
+    for (const std::int64_t count : scores.confusion[c]) text += fmt::format("  {:>{}}", count, width);
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 std::vector<CaseScores> evaluate_cases(const nets::EvaluateOptions& options) {
@@ -188,11 +203,13 @@ std::vector<std::vector<double>> regions_of(const std::string& text) {
   return regions;
 }
 
-std::string score_table(const Scores& scores) { return table_of(scores.values); }
+std::string score_table(const Scores& scores) {
+  return table_of(scores.values) + confusion_table(scores) + (scores.note.empty() ? "" : scores.note + "\n");
+}
 
 std::string score_line(const Scores& scores) {
   std::string line;
-  for (const char* name : {"pixel_error", "roc_auc", "dice"}) {
+  for (const char* name : {"error", "balanced_error", "pixel_error", "roc_auc", "dice"}) {
     const bool known =
         std::any_of(scores.values.begin(), scores.values.end(), [&](const Score& score) { return score.name == name; });
     if (known) line += fmt::format("{}{} {:.4f}", line.empty() ? "" : "  ", title_of(name), scores.at(name));

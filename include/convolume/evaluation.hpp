@@ -28,11 +28,16 @@ struct Score {
 /// class; with two classes also `roc_auc`. Nets with overlapping regions have `pixel_error` (share of wrong pairs of a
 /// voxel and a region), `dice` and `iou` (means over the regions), and `dice_1`, `iou_1`, `dice_2`, ... per region. A
 /// class or region that is absent from label and prediction is NaN and is not averaged.
+///
+/// Classifiers have `error` (share of cases of a wrong class) and `balanced_error` (mean over the classes of the share
+/// of wrong cases of a class).
 struct Scores {
   std::vector<Score> values;
-  std::int64_t voxels = 0;     ///< that count
+  std::int64_t voxels = 0;     ///< that count; of a classifier: cases
   std::int64_t positives = 0;  ///< of these, voxels that are positive, or of a class above 0 or a region, in the label
   std::string note;            ///< what a reader should know, e.g. that roc_auc was computed from bins; mostly empty
+  std::vector<std::string> classes{};                  ///< of a classifier: their names
+  std::vector<std::vector<std::int64_t>> confusion{};  ///< of a classifier: cases by [true class][predicted class]
   /// Returns the value of a name; NaN if there is none.
   CONVOLUME_API double at(std::string_view name) const;
 };

@@ -14,30 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Replaces "${NAME}" by the environment variable. Relative paths are relative to the folder of the description.
-std::string expand(TomlTable& t, const std::string& key, const std::string& value, const fs::path& directory) {
-  if (io::is_array_path(value)) return value;
-  std::string result;
-  std::size_t at = 0;
-  for (std::size_t begin = value.find("${"); begin != std::string::npos; begin = value.find("${", at)) {
-    const std::size_t end = value.find('}', begin);
-    if (end == std::string::npos) t.fail("'" + value + "': a '${' is not closed; add a '}'", key);
-    const std::string name = value.substr(begin + 2, end - begin - 2);
-    const char* variable = std::getenv(name.c_str());
-    if (variable == nullptr) {
-      t.fail(fmt::format("the environment variable {} is not set; set it to the folder that holds '{}'", name,
-                         value.substr(end + 1)),
-             key);
-    }
-    // The variable's value is inserted as it is: a "${" in the value is not expanded again.
-    result += value.substr(at, begin - at) + variable;
-    at = end + 1;
-  }
-  result += value.substr(at);
-  const fs::path path(result);
-  return path.is_absolute() ? result : (directory / path).string();
-}
-
 /// A path with a star that stands for cases.
 struct Pattern {
   fs::path folder;            ///< that holds the names with the star
@@ -106,7 +82,7 @@ struct Entry {
 };
 
 Entry make_entry(TomlTable& t, const std::string& key, const std::string& value, const fs::path& directory) {
-  Entry entry{key, expand(t, key, value, directory)};
+  Entry entry{key, expand_path(t, key, value, directory)};
   const auto stars = std::count(entry.path.begin(), entry.path.end(), '*');
   if (stars == 0) return entry;
   const std::size_t star = entry.path.find('*');
@@ -120,39 +96,22 @@ Entry make_entry(TomlTable& t, const std::string& key, const std::string& value,
 }
 
 /// Returns the names of the cases, without those that `cases` and `not_cases` leave out.
-std::vector<std::string> case_names(TomlTable& t, const Entry& first) {
+std::set<std::string> case_names(TomlTable& t, const Entry& first) {
   const auto found = matches(t, first.key, *first.pattern);
   if (found.empty()) t.fail(fmt::format("'{}' matches no file; correct the path", first.path), first.key);
-  const auto known = [&](const char* key) {
-    const auto list = t.texts(key);
-    for (const std::string& name : list) {
-      if (std::binary_search(found.begin(), found.end(), name)) continue;
-      t.fail(fmt::format("'{}' is no case: there is no {}; the first one is '{}'", name, first.pattern->with(name),
-                         found.front()),
-             key);
-    }
-    return std::set<std::string>(list.begin(), list.end());
-  };
-  const std::set<std::string> only = known("cases"), without = known("not_cases");
-  std::vector<std::string> names;
-  for (const std::string& name : found) {
-    if ((only.empty() || only.contains(name)) && !without.contains(name)) names.push_back(name);
-  }
-  if (names.empty()) t.fail("no case is left; shorten the list", "not_cases");
-  return names;
+  return chosen_cases(t, found, [&](const std::string& name) { return first.pattern->with(name); });
+}
+
+std::vector<std::string> image_texts(TomlTable& t) {
+  if (t.is_text("image") || !t.has("image")) return {t.text("image")};
+  const std::vector<std::string> images = t.texts("image");
+  if (images.empty()) t.fail("the list is empty; name a file per channel", "image");
+  return images;
 }
 
 std::vector<Entry> read_entries(TomlTable& t, const fs::path& directory) {
   std::vector<Entry> entries;
-  std::vector<std::string> images;
-  if (t.is_text("image")) {
-    images.push_back(t.text("image"));
-  } else {
-    if (!t.has("image")) static_cast<void>(t.text("image"));  // says that it is missing
-    images = t.texts("image");
-    if (images.empty()) t.fail("the list is empty; name a file per channel", "image");
-  }
-  for (const std::string& image : images) entries.push_back(make_entry(t, "image", image, directory));
+  for (const std::string& image : image_texts(t)) entries.push_back(make_entry(t, "image", image, directory));
   entries.push_back(make_entry(t, "label", t.text("label"), directory));
   if (t.has("mask")) entries.push_back(make_entry(t, "mask", t.text("mask"), directory));
   return entries;
@@ -179,6 +138,55 @@ CaseSpec make_case(TomlTable& t, const std::vector<Entry>& entries, const std::s
 }
 
 }  // namespace
+
+std::string expand_path(TomlTable& t, const std::string& key, const std::string& value, const fs::path& directory) {
+  if (io::is_array_path(value)) return value;
+  std::string result;
+  std::size_t at = 0;
+  for (std::size_t begin = value.find("${"); begin != std::string::npos; begin = value.find("${", at)) {
+    const std::size_t end = value.find('}', begin);
+    if (end == std::string::npos) t.fail("'" + value + "': a '${' is not closed; add a '}'", key);
+    const std::string name = value.substr(begin + 2, end - begin - 2);
+    const char* variable = std::getenv(name.c_str());
+    if (variable == nullptr) {
+      t.fail(fmt::format("the environment variable {} is not set; set it to the folder that holds '{}'", name,
+                         value.substr(end + 1)),
+             key);
+    }
+    // The variable's value is inserted as it is: a "${" in the value is not expanded again.
+    result += value.substr(at, begin - at) + variable;
+    at = end + 1;
+  }
+  result += value.substr(at);
+  const fs::path path(result);
+  return path.is_absolute() ? result : (directory / path).string();
+}
+
+std::vector<std::string> read_image_paths(TomlTable& t, const fs::path& directory) {
+  std::vector<std::string> paths;
+  for (const std::string& image : image_texts(t)) paths.push_back(expand_path(t, "image", image, directory));
+  return paths;
+}
+
+std::set<std::string> chosen_cases(TomlTable& t, const std::vector<std::string>& found,
+                                   const std::function<std::string(const std::string&)>& path_of) {
+  const auto known = [&](const char* key) {
+    const auto list = t.texts(key);
+    for (const std::string& name : list) {
+      if (std::binary_search(found.begin(), found.end(), name)) continue;
+      t.fail(fmt::format("'{}' is no case: there is no {}; the first one is '{}'", name, path_of(name), found.front()),
+             key);
+    }
+    return std::set<std::string>(list.begin(), list.end());
+  };
+  const std::set<std::string> only = known("cases"), without = known("not_cases");
+  std::set<std::string> names;
+  for (const std::string& name : found) {
+    if ((only.empty() || only.contains(name)) && !without.contains(name)) names.insert(name);
+  }
+  if (names.empty()) t.fail("no case is left; shorten the list", "not_cases");
+  return names;
+}
 
 std::vector<CaseSpec> read_case_paths(TomlTable& t, const fs::path& directory) {
   const std::vector<Entry> entries = read_entries(t, directory);

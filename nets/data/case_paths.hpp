@@ -2,6 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "nets/data/dataset_spec.hpp"
@@ -13,5 +16,16 @@ namespace convolume::nets {
 /// "dir/*.tif" if these files have one page; in all other paths it stands for cases. Throws ConfigError with line, key
 /// and remedy.
 std::vector<CaseSpec> read_case_paths(TomlTable& table, const std::filesystem::path& directory);
+
+/// Replaces "${NAME}" by the environment variable in a path, the value of a key. Relative paths are relative to the
+/// folder of the description. Throws ConfigError.
+std::string expand_path(TomlTable& table, const std::string& key, const std::string& value,
+                        const std::filesystem::path& directory);
+/// Reads the key `image`: a path, or one path per channel. Throws ConfigError.
+std::vector<std::string> read_image_paths(TomlTable& table, const std::filesystem::path& directory);
+/// Reads the keys cases and not_cases, and returns which of the found cases remain. `found` is sorted and not empty.
+/// `path_of` returns the path of a case for messages. Throws ConfigError.
+std::set<std::string> chosen_cases(TomlTable& table, const std::vector<std::string>& found,
+                                   const std::function<std::string(const std::string&)>& path_of);
 
 }  // namespace convolume::nets

@@ -30,7 +30,7 @@ struct OpenCase {
     if (!files) return 0;
     std::size_t voxel =
         static_cast<std::size_t>(files->image->info().channels) * files->image->info().bytes_per_voxel();
-    voxel += files->label->info().bytes_per_voxel();
+    if (files->label) voxel += files->label->info().bytes_per_voxel();
     if (files->mask) voxel += files->mask->info().bytes_per_voxel();
     return static_cast<std::size_t>(files->box.extent.volume()) * voxel;
   }
@@ -69,6 +69,7 @@ class Loader {
     data_.augment = spec_.augment;
     data_.regions = regions();
     data_.classes = static_cast<index_t>(spec_.label.classes.size());
+    data_.class_names = spec_.class_names;
     if (spec_.synthetic) {
       auto made = make_synthetic_volume(*spec_.synthetic, o_.memory);
       synthetic_image_ = StoredVolume(std::move(made.image));
@@ -110,6 +111,7 @@ class Loader {
     OpenCase result{.spec = &one, .training = training, .files = {}, .volume = {}, .states = {}};
     result.volume.name = one.name;
     result.volume.weight = one.weight;
+    result.volume.class_number = one.class_number;
     if (spec_.synthetic) {
       const io::VoxelBox box = box_of(one, synthetic_image_.shape().extent);
       if (one.box.size() == 3) fail(one, "box: the built-in volume is cut by 'slices' only");
@@ -128,16 +130,23 @@ class Loader {
       if (spec_.intensity.nan) channels.back() = io::replace_nan(std::move(channels.back()), *spec_.intensity.nan);
     }
     files->image = io::stack_channels(std::move(channels));
+    if (!spec_.class_names.empty()) return with_image(one, std::move(result), std::move(files), map);
     files->label = open_file(one.label, result);
     if (!one.mask.empty()) files->mask = open_file(one.mask, result);
     check_equal(one, *files->image, *files->label, "label");
     if (files->mask) check_equal(one, *files->image, *files->mask, "mask");
-    const Extent3 stored = map.inverse().turned(files->image->info().extent);
-    files->box = map.turned(box_of(one, stored), stored);
     files->label_spec = spec_.label;
     result.volume.label_name = files->label->path().text();
     result.volume.label_scale = files->label->info().scale;
     result.volume.label_turned = files->label->info().turned;
+    return with_image(one, std::move(result), std::move(files), map);
+  }
+
+  /// Adds open files to a case, with what their image decides. `map` is how it was turned.
+  OpenCase with_image(const CaseSpec& one, OpenCase result, std::shared_ptr<VolumeFiles> files,
+                      const io::AxisMap& map) const {
+    const Extent3 stored = map.inverse().turned(files->image->info().extent);
+    files->box = map.turned(box_of(one, stored), stored);
     result.volume.begin = files->box.begin;
     const auto& spacing = files->image->info().spacing;
     result.volume.spacing = one.spacing ? map.turned(*one.spacing) : spacing ? spacing->zyx : result.volume.spacing;
@@ -308,7 +317,7 @@ class Loader {
     if (!one.files || one.volume.files) return;
     const io::VoxelBox all{{0, 0, 0}, one.files->box.extent};
     one.volume.image = one.files->read_image(all, o_.memory);
-    one.volume.label = one.files->read_label(all, o_.memory);
+    if (one.files->label) one.volume.label = one.files->read_label(all, o_.memory);
     if (one.files->mask) one.volume.mask = one.files->read_mask(all, o_.memory);
   }
 
@@ -350,8 +359,10 @@ class Loader {
     if (own.normalise == Normalise::dataset) own.clip = false;  // its percentiles need all volumes
     auto image = intensity_statistics(image_pieces(one), own, o_.scheduler, o_.stop);
     const io::VolumeSource* const label_file = one.files ? one.files->label.get() : nullptr;
-    auto label = summarise_labels(pieces(one, one.volume.label, label_file, &VolumeFiles::read_label), spec_.label,
-                                  o_.scheduler, o_.stop);
+    auto label = spec_.class_names.empty()
+                     ? summarise_labels(pieces(one, one.volume.label, label_file, &VolumeFiles::read_label),
+                                        spec_.label, o_.scheduler, o_.stop)
+                     : LabelSummary{};
     if (!image || !label) throw StopRequested();
     summary.image = std::move(*image);
     summary.label = std::move(*label);
@@ -508,6 +519,7 @@ class Loader {
       if (one.training != training) continue;
       text += fmt::format("\n{:016x} {:016x} {:016x} {} {}", found_[i].image.voxels.digest, one.volume.labels->digest,
                           found_[i].mask_digest, one.volume.weight, fmt::join(one.volume.spacing, " "));
+      if (!spec_.class_names.empty()) text += fmt::format(" class {}", one.volume.class_number);
     }
     return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
   }

@@ -20,7 +20,7 @@ namespace convolume::nets {
 
 /// The files of a volume whose voxels are read when patches need them.
 struct VolumeFiles {
-  std::unique_ptr<io::VolumeSource> image, label, mask;  ///< mask: may be null
+  std::unique_ptr<io::VolumeSource> image, label, mask;  ///< label: null if the volume has a class; mask: may be null
   io::VoxelBox box;                                      ///< the part of the files that is the volume
   LabelSpec label_spec;
   std::shared_ptr<const VolumeScaling> scaling;
@@ -31,9 +31,10 @@ struct VolumeFiles {
 };
 
 /// An image {1, C, Z, Y, X} with its labels and an optional mask (1: the voxel counts, 0: it does not), which have one
-/// channel.
+/// channel. Or an image with a class.
 struct LabelledVolume {
   StoredVolume image, label, mask;  ///< empty if the voxels stay in files
+  index_t class_number = 0;         ///< in Dataset::class_names, if the data set has classes of whole volumes
   std::string name;
   double weight = 1;         ///< for VolumeChoice::weights
   Extent3 begin{0, 0, 0};    ///< where the volume lies in its files, which may be turned; for messages
@@ -62,7 +63,7 @@ struct LabelledVolume {
 
 /// What the channels of a net stand for. If both numbers are 0, the net is binary and has one channel.
 struct Targets {
-  index_t classes = 0;  ///< classes of a softmax, one per channel
+  index_t classes = 0;  ///< classes of a softmax, one per channel: of voxels, or of whole volumes
   index_t regions = 0;  ///< regions that may overlap, one per channel
 };
 
@@ -78,6 +79,9 @@ struct Dataset {
   AugmentSpec augment{};
   index_t regions = 0;  ///< overlapping regions that the labels hold; see LabelSpec::regions. 0: none
   index_t classes = 0;  ///< classes that [label] lists. 0: none
+  /// Names of the classes of whole volumes, by LabelledVolume::class_number. Empty: volumes have labels.
+  std::vector<std::string> class_names{};
+  bool classifies() const { return !class_names.empty(); }
   /// What a user should know of the files: metadata that is ignored or that contradicts itself.
   std::vector<std::string> notes{};
   /// Returns the bytes of all volumes in memory.
@@ -111,6 +115,9 @@ Dataset load_dataset(const std::filesystem::path& file, const DatasetOptions& op
 /// classes that the data set lists, if it lists any. Throws ConfigError naming volume, voxel and value.
 void check_labels(const Dataset& data, index_t classes);
 
+/// Throws ConfigError if a net with so many outputs has not one for each class of whole volumes.
+void check_classes(const Dataset& data, index_t outputs);
+
 /// Throws ConfigError that names a voxel of a label by its number, its value, and what helps.
 [[noreturn]] void fail_label(const std::string& data, const LabelledVolume& volume, std::uint64_t index,
                              const std::string& value, const std::string& remedy);
@@ -118,8 +125,9 @@ void check_labels(const Dataset& data, index_t classes);
 /// Throws ConfigError if an image does not have so many channels.
 void check_channels(const Dataset& data, index_t channels);
 
-/// Throws ConfigError if a volume cannot hold a patch, if quarter turns are on and the patch is not square in Y-X, or
-/// if patches are to be centred on a foreground that no training volume has.
+/// Throws ConfigError if a training volume, or a validation volume with a class, cannot hold a patch, if quarter turns
+/// are on and the patch is not square in Y-X, or if patches are to be centred on a foreground that no training volume
+/// has.
 void check_patch(const Dataset& data, const Extent3& patch);
 
 }  // namespace convolume::nets

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "nets/data/dataset.hpp"
 
@@ -22,6 +23,14 @@ void fail_label(const std::string& data, const LabelledVolume& volume, std::uint
   throw ConfigError(fmt::format("data set '{}': {} at voxel ({}, {}, {}){} is {}; {}{}", data, name,
                                 begin.z + i / (e.y * e.x), begin.y + i / e.x % e.y, begin.x + i % e.x,
                                 volume.label_turned ? io::turned_text : "", value, scaling, remedy));
+}
+
+void check_classes(const Dataset& data, index_t outputs) {
+  if (static_cast<index_t>(data.class_names.size()) == outputs) return;
+  throw ConfigError(fmt::format(
+      "data set '{}': its cases have {} classes ({}), but the net has {} outputs, one per class; change the "
+      "net's outputs, or leave cases out",
+      data.name, data.class_names.size(), fmt::join(data.class_names, ", "), outputs));
 }
 
 void check_labels(const Dataset& data, index_t classes) {
@@ -79,14 +88,19 @@ void check_channels(const Dataset& data, index_t channels) {
 
 void check_patch(const Dataset& data, const Extent3& patch) {
   bool foreground = false;
-  for (const LabelledVolume& volume : data.train) {
+  const auto check_extent = [&](const LabelledVolume& volume, const char* split) {
     const Extent3 e = volume.grid();
-    if (data.sampling.pad == Pad::none && (patch.z > e.z || patch.y > e.y || patch.x > e.x)) {
-      throw ConfigError(
-          fmt::format("training volume '{}' has {} voxels, but the net's patch has {}; use a smaller input.patch, or "
-                      "set [sampling] pad = \"mirror\"",
-                      volume.name, to_string(e), to_string(patch)));
-    }
+    if (data.sampling.pad != Pad::none || (patch.z <= e.z && patch.y <= e.y && patch.x <= e.x)) return;
+    throw ConfigError(
+        fmt::format("{} volume '{}' has {} voxels, but the net's patch has {}; use a smaller input.patch, or set "
+                    "[sampling] pad = \"mirror\"",
+                    split, volume.name, to_string(e), to_string(patch)));
+  };
+  for (const LabelledVolume& volume : data.validation) {
+    if (data.classifies()) check_extent(volume, "validation");
+  }
+  for (const LabelledVolume& volume : data.train) {
+    check_extent(volume, "training");
     for (std::size_t c = 1; volume.labels && c < volume.labels->classes.size(); ++c) {
       foreground = foreground || volume.labels->classes[c].count > 0;
     }

@@ -8,6 +8,8 @@
 
 #include "core/files.hpp"
 #include "nets/data/case_paths.hpp"
+#include "nets/data/class_cases.hpp"
+#include "nets/io/csv.hpp"
 #include "nets/io/orientation.hpp"
 
 namespace convolume::nets {
@@ -104,6 +106,21 @@ LabelSpec read_label(TomlTable& t) {
   return label;
 }
 
+/// Reads [label] of a data set whose cases have classes.
+ClassTable read_class_label(TomlTable& t, DatasetSpec& spec, const std::filesystem::path& directory) {
+  for (const char* key : {"positive", "regions", "ignore"}) {
+    if (t.has(key)) t.fail("it is for labels with voxels; leave it out, or 'class_of'", key);
+  }
+  ClassTable table(t, directory);
+  spec.class_names = t.texts("classes");
+  for (auto name = spec.class_names.begin(); name != spec.class_names.end(); ++name) {
+    if (std::find(spec.class_names.begin(), name, *name) == name && !name->empty()) continue;
+    t.fail(fmt::format("'{}' is listed twice, or is empty; keep one", *name), "classes");
+  }
+  t.finish();
+  return table;
+}
+
 SamplingSpec read_sampling(TomlTable& t) {
   SamplingSpec sampling;
   const std::string volumes = t.choice("volumes", {"equal", "by_size", "weights"}, "equal");
@@ -111,8 +128,7 @@ SamplingSpec read_sampling(TomlTable& t) {
                      : volumes == "by_size" ? VolumeChoice::by_size
                                             : VolumeChoice::weights;
   sampling.foreground = t.number("foreground", 0, 1, 0.0);
-  const std::string pad = t.choice("pad", {"none", "mirror", "zero"}, "none");
-  sampling.pad = pad == "none" ? Pad::none : pad == "mirror" ? Pad::mirror : Pad::zero;
+  sampling.pad = pad_of(t.choice("pad", {"none", "mirror", "zero"}, "none"));
   t.finish();
   return sampling;
 }
@@ -215,8 +231,18 @@ void read_case_options(TomlTable& t, CaseSpec& shared, VolumeChoice choice) {
   shared.weight = t.number("weight", 0, 1e9, 1.0);
 }
 
+/// Refuses what has no meaning for cases with classes.
+void check_class_settings(TomlTable& root, const DatasetSpec& spec) {
+  if (spec.synthetic)
+    root.fail("the built-in volume has labels; leave [synthetic] out, or [label] class_of", "synthetic");
+  if (spec.sampling.foreground > 0) {
+    root.fail("[sampling] foreground: cases with classes have no foreground; leave it out, or [label] class_of",
+              "sampling");
+  }
+}
+
 std::vector<CaseSpec> read_cases(TomlTable& root, const char* key, const DatasetSpec& spec,
-                                 const std::filesystem::path& directory) {
+                                 const std::filesystem::path& directory, const ClassTable* classes) {
   std::vector<CaseSpec> cases;
   for (TomlTable& t : root.tables(key)) {
     CaseSpec shared;
@@ -225,7 +251,8 @@ std::vector<CaseSpec> read_cases(TomlTable& root, const char* key, const Dataset
       shared.name = "synthetic";
       cases.push_back(shared);
     } else {
-      for (CaseSpec& one : read_case_paths(t, directory)) {
+      for (CaseSpec& one :
+           classes != nullptr ? read_class_cases(t, directory, *classes) : read_case_paths(t, directory)) {
         one.box = shared.box;
         one.box_line = shared.box_line;
         one.spacing = shared.spacing;
@@ -244,6 +271,15 @@ std::vector<CaseSpec> read_cases(TomlTable& root, const char* key, const Dataset
 std::string name_of(Normalise normalise) {
   constexpr const char* names[] = {"none", "volume", "slice", "dataset", "percentiles", "min_max"};
   return names[static_cast<std::size_t>(normalise)];
+}
+
+std::string name_of(Pad pad) { return pad == Pad::none ? "none" : pad == Pad::mirror ? "mirror" : "zero"; }
+
+Pad pad_of(const std::string& name) {
+  for (const Pad pad : {Pad::none, Pad::mirror, Pad::zero}) {
+    if (name_of(pad) == name) return pad;
+  }
+  throw InvalidArgument(fmt::format("'{}' is no way to pad; use none, mirror or zero", name));
 }
 
 IntensitySpec read_intensity(TomlTable& t) {
@@ -284,7 +320,14 @@ DatasetSpec parse_dataset_spec(const std::string& text, const std::filesystem::p
       root.fail(error.what(), "orientation");
     }
   }
-  if (auto label = root.table("label")) spec.label = read_label(*label);
+  std::optional<ClassTable> classes;
+  if (auto label = root.table("label")) {
+    if (label->has("class_of")) {
+      classes.emplace(read_class_label(*label, spec, directory));
+    } else {
+      spec.label = read_label(*label);
+    }
+  }
   if (auto intensity = root.table("intensity")) spec.intensity = read_intensity(*intensity);
   if (auto spacing = root.table("spacing")) {
     read_spacing(*spacing, spec);
@@ -297,10 +340,13 @@ DatasetSpec parse_dataset_spec(const std::string& text, const std::filesystem::p
   if (auto sampling = root.table("sampling")) spec.sampling = read_sampling(*sampling);
   if (auto augment = root.table("augment")) spec.augment = read_augment(*augment);
   if (auto synthetic = root.table("synthetic")) spec.synthetic = read_synthetic(*synthetic);
-  spec.train = read_cases(root, "train", spec, directory);
-  spec.validation = read_cases(root, "validation", spec, directory);
+  if (classes) check_class_settings(root, spec);
+  const ClassTable* const of_cases = classes ? &*classes : nullptr;
+  spec.train = read_cases(root, "train", spec, directory, of_cases);
+  spec.validation = read_cases(root, "validation", spec, directory, of_cases);
   root.finish();
   if (spec.train.empty()) root.fail("there is nothing to train on; add a [[train]] table");
+  if (classes) number_classes(spec);
   double weights = 0;
   for (const CaseSpec& one : spec.train) weights += one.weight;
   if (weights == 0) root.fail("the weight of every training volume is 0; give one of them a weight");
@@ -331,6 +377,7 @@ std::string DatasetSpec::settings() const {
   }
   if (intensity.nan) text += fmt::format(" nan {}", *intensity.nan);
   if (!orientation.empty()) text += " orientation " + orientation;
+  if (!class_names.empty()) text += " classes " + io::csv_line(class_names);
   return text;
 }
 

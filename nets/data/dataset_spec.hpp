@@ -45,6 +45,9 @@ IntensitySpec read_intensity(TomlTable& table);
 enum class VolumeChoice { equal, by_size, weights };
 /// What lies outside a volume.
 enum class Pad { none, mirror, zero };
+std::string name_of(Pad pad);
+/// Throws InvalidArgument for a text that name_of() does not return.
+Pad pad_of(const std::string& name);
 
 struct SamplingSpec {
   VolumeChoice volumes = VolumeChoice::equal;
@@ -105,7 +108,9 @@ struct AugmentSpec {
 struct CaseSpec {
   std::string name;
   std::vector<std::string> image;  ///< files whose channels are joined
-  std::string label, mask;         ///< mask: may be empty
+  std::string label, mask;         ///< label: empty if the case has a class; mask: may be empty
+  std::string class_name{};        ///< by [label] class_of; empty: the case has a label
+  index_t class_number = 0;        ///< the place of class_name in DatasetSpec::class_names
   /// [first, end) along Z, or along Z, Y and X; empty: everything.
   std::vector<std::array<index_t, 2>> box{};
   int box_line = 0;  ///< of the key
@@ -119,6 +124,7 @@ struct DatasetSpec {
   std::string orientation{};  ///< to which volumes are turned (io::AxisMap), for example "RAS"; empty: they are not
   std::vector<CaseSpec> train, validation;
   LabelSpec label{};
+  std::vector<std::string> class_names{};  ///< of cases with classes, in the order of a net's outputs; empty: labels
   IntensitySpec intensity{};
   std::optional<VoxelLengths> target_spacing{};  ///< of the voxels that the net gets; if absent, those of each volume
   bool cubic = false;                            ///< images are interpolated cubically instead of linearly

@@ -6,6 +6,7 @@
 
 #include "convolume/cpu.hpp"
 #include "nets/data/mirror.hpp"
+#include "nets/data/padded_rows.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -24,7 +25,9 @@ Extent3 largest_box(const Dataset& data, const Extent3& patch) {
   return extent;
 }
 
-index_t layers_of(const Dataset& data, bool masks) { return data.train.front().channels() + 1 + (masks ? 1 : 0); }
+index_t layers_of(const Dataset& data, bool masks) {
+  return data.train.front().channels() + (data.classifies() ? 0 : 1) + (masks ? 1 : 0);
+}
 
 /// Returns the elements of a loader's box. A line with both ends of a filter fits as well.
 index_t box_elements(index_t layers, const Extent3& box, const Extent3& patch) {
@@ -68,6 +71,7 @@ PatchLoader::PatchLoader(const Dataset& data, const Extent3& patch, const Extent
       label_extent_(label_extent),
       masks_(masks),
       channels_(data.train.front().channels()),
+      labels_(data.classifies() ? 0 : 1),
       layers_(layers_of(data, masks)),
       box_({1, 1, {1, 1, box_elements(layers_, largest_box(data, patch), patch)}}, memory) {
   static_cast<void>(simd_target());  // throws if the library has no kernels for this processor
@@ -97,7 +101,7 @@ void PatchLoader::load(index_t share, index_t shares) noexcept {
     float* const to = box_.data() + i * e.x;
     if (layer < channels_) {
       load_row(*voxels_.image, layer, z, y, to);
-    } else if (layer == channels_) {
+    } else if (layer < channels_ + labels_) {
       load_row(*voxels_.label, 0, z, y, to);
     } else if (voxels_.mask != nullptr) {
       load_row(*voxels_.mask, 0, z, y, to);
@@ -108,38 +112,15 @@ void PatchLoader::load(index_t share, index_t shares) noexcept {
 }
 
 void PatchLoader::load_row(const StoredVolume& from, index_t c, index_t z, index_t y, float* to) const {
-  const Extent3 volume = data_.train[draw_.volume].extent();
+  const LabelledVolume& volume = data_.train[draw_.volume];
   const io::VoxelBox& box = map_.box();
-  const index_t at_z = box.begin.z + z, at_y = box.begin.y + y;
   const bool zero = data_.sampling.pad == Pad::zero;
   // Voxels of another spacing lie up to half a voxel outside of the volume, which is continued for them. A cubic
   // interpolation reads one voxel more.
-  const index_t continued = zero && data_.train[draw_.volume].resampling ? (data_.cubic ? 2 : 1) : 0;
-  const auto outside = [&](index_t i, index_t n) { return i < -continued || i >= n + continued; };
-  const auto inside = [&](index_t i, index_t n) {
-    return zero ? std::clamp<index_t>(i, 0, n - 1) : mirrored_index(i, n);
-  };
-  if (zero && (outside(at_z, volume.z) || outside(at_y, volume.y))) {
-    std::fill_n(to, box.extent.x, 0.0f);
-    return;
-  }
-  const Extent3 stored = voxels_.box.extent;
-  const index_t row = ((c * stored.z + inside(at_z, volume.z) - voxels_.box.begin.z) * stored.y +
-                       inside(at_y, volume.y) - voxels_.box.begin.y) *
-                          stored.x -
-                      voxels_.box.begin.x;
-  const index_t first = std::clamp<index_t>(-box.begin.x, 0, box.extent.x);
-  const index_t end = std::clamp<index_t>(volume.x - box.begin.x, first, box.extent.x);
-  from.gather(row + box.begin.x + first, end - first, to + first);
-  for (index_t x = 0; x < box.extent.x; ++x) {
-    if (x == first) x = end;
-    if (x >= box.extent.x) break;
-    if (zero && outside(box.begin.x + x, volume.x)) {
-      to[x] = 0;
-    } else {
-      from.gather(row + inside(box.begin.x + x, volume.x), 1, to + x);
-    }
-  }
+  const index_t continued = zero && volume.resampling ? (data_.cubic ? 2 : 1) : 0;
+  const PaddedRows rows{
+      .from = from, .stored = voxels_.box, .volume = volume.extent(), .zero = zero, .repeated = continued};
+  rows.read(c, {box.begin.z + z, box.begin.y + y, box.begin.x}, box.extent.x, to);
 }
 
 void PatchLoader::place_row(ops::Interpolation how, const float* box, index_t z, index_t y, index_t x, index_t n,
@@ -160,16 +141,24 @@ void PatchLoader::place_row(ops::Interpolation how, const float* box, index_t z,
 void PatchLoader::place(const PatchTarget& target, index_t share, index_t shares) noexcept {
   const auto [begin, end] = share_of(patch_.z * patch_.y, share, shares);
   const index_t map_voxels = map_.box().extent.volume();
+  if (labels_ == 0 && share == 0) place_class(target);
   for (index_t i = begin; i < end; ++i) {
     const index_t z = i / patch_.y, y = i % patch_.y;
     for (index_t c = 0; c < channels_; ++c) {
       place_row(map_.interpolation(), box_.data() + c * map_voxels, z, y, 0, patch_.x, &target.image(0, c, z, y, 0));
     }
+    if (labels_ == 0) continue;
     const index_t label_z = z - label_begin_.z, label_y = y - label_begin_.y;
     if (label_z >= 0 && label_z < label_extent_.z && label_y >= 0 && label_y < label_extent_.y) {
       place_label_row(target, label_z, label_y);
     }
   }
+}
+
+void PatchLoader::place_class(const PatchTarget& target) const {
+  const auto number = static_cast<float>(data_.train[draw_.volume].class_number);
+  std::fill_n(&target.label(0, 0, 0, 0, 0), label_extent_.volume(), number);
+  if (target.mask) std::fill_n(&target.mask(0, 0, 0, 0, 0), label_extent_.volume(), 1.0f);
 }
 
 void PatchLoader::place_label_row(const PatchTarget& target, index_t z, index_t y) const {

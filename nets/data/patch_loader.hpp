@@ -9,12 +9,13 @@ namespace convolume::nets {
 
 /// The voxels from which a patch is made.
 struct PatchVoxels {
-  const StoredVolume *image = nullptr, *label = nullptr, *mask = nullptr;  ///< mask: null if there is none
+  const StoredVolume *image = nullptr, *label = nullptr, *mask = nullptr;  ///< label, mask: null if there is none
   io::VoxelBox box;                                                        ///< where they lie in the volume
 };
 
 /// Where a patch goes: one sample each. If the label has several channels, each one gets whether a voxel lies in that
-/// region of the data set. A label of one channel gets the label as it is. The mask may be empty.
+/// region of the data set. A label of one channel gets the label as it is. If volumes have classes instead of labels,
+/// every voxel of the label gets the number of the class. The mask may be empty.
 struct PatchTarget {
   View<float> image, label, mask;
 };
@@ -46,6 +47,7 @@ class PatchLoader {
  private:
   void load_row(const StoredVolume& from, index_t c, index_t z, index_t y, float* to) const;
   void place_row(ops::Interpolation how, const float* box, index_t z, index_t y, index_t x, index_t n, float* to) const;
+  void place_class(const PatchTarget& target) const;
   void place_label_row(const PatchTarget& target, index_t z, index_t y) const;
   static void split_regions(const View<float>& label, index_t z, index_t y);
   void change_channel(float* voxels, index_t c);
@@ -57,8 +59,8 @@ class PatchLoader {
   const Dataset& data_;
   Extent3 patch_, label_begin_, label_extent_;
   bool masks_;
-  index_t channels_, layers_;  // layers: channels, the label, and the mask if there are masks
-  Tensor<float> box_;          // [layer][z][y][x] of the map's box; later scratch of change()
+  index_t channels_, labels_, layers_;  // layers: channels, the label if volumes have labels, and the mask if any has
+  Tensor<float> box_;                   // [layer][z][y][x] of the map's box; later scratch of change()
   PatchDraw draw_;
   PatchMap map_;
   PatchVoxels voxels_;

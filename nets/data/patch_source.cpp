@@ -100,7 +100,7 @@ void PatchSource::fill(Slot& slot, std::uint64_t iteration) {
       continue;
     }
     sample.voxels = {.image = &volume.image,
-                     .label = &volume.label,
+                     .label = volume.label ? &volume.label : nullptr,
                      .mask = volume.mask ? &volume.mask : nullptr,
                      .box = {{0, 0, 0}, volume.extent()}};
   }
@@ -111,9 +111,11 @@ void PatchSource::read(Sample& sample, const VolumeFiles& files) {
   const io::VoxelBox in_file{files.box.begin + part.begin, part.extent};
   sample.image = cache_.read(*files.image, in_file);
   sample.image.scale(files.scaling, part.begin.z);
+  sample.voxels = {.image = &sample.image, .label = nullptr, .mask = nullptr, .box = part};
+  if (!files.label) return;
   sample.label = cache_.read(*files.label, in_file);
   sample.label.become_labels(files.label_spec, memory_);
-  sample.voxels = {.image = &sample.image, .label = &sample.label, .mask = nullptr, .box = part};
+  sample.voxels.label = &sample.label;
   if (!files.mask) return;
   sample.mask = cache_.read(*files.mask, in_file);
   sample.mask.become_labels({}, memory_);

@@ -11,6 +11,7 @@ namespace convolume::nets {
 std::vector<LayerBlocking> count_blocking(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                                           std::optional<Extent3> patch) {
   const NetSpec spec = load_net(file, overrides);
+  if (patch) refuse_patch_of_classifier(spec, "--patch");
   SlabResource memory;
   Parameters parameters(spec, true, 1, &memory);
   const Network network(spec, patch.value_or(spec.patch), parameters, {.batch = spec.training.batch, .training = true},

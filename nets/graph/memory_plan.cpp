@@ -152,6 +152,7 @@ std::size_t fixed_process_bytes(const NetSpec& spec, const NetworkOptions& optio
 std::vector<MemoryPoint> memory_curve(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                                       std::optional<Extent3> patch, int threads) {
   NetSpec spec = load_net(file, overrides);
+  if (patch) refuse_patch_of_classifier(spec, "--patch");
   spec.patch = patch.value_or(spec.patch);
   const int workers = threads > 0 ? threads : default_threads();
   const auto plans = memory_plans(spec, {}, workers);

@@ -104,21 +104,10 @@ class ConvolutionTasks final : public LayerTasks {
   Ready weights_ready_;  // in the graph that is being built
 };
 
-}  // namespace
-
-ConvolutionKeys read_convolution(TomlTable& table, bool transposed) {
-  ConvolutionKeys keys;
-  keys.out_channels = table.integer("out_channels", 1);
-  keys.groups = table.integer("groups", 1, 1);
-  keys.kernel = table.extent("kernel", 1);
-  keys.stride = table.extent("stride", 1, Extent3::all(1));
-  keys.dilation = table.extent("dilation", 1, Extent3::all(1));
-  keys.bias = table.boolean("bias", true);
-  keys.activation = read_activation(table, "none");
-  if (transposed) keys.output_padding = table.extent("output_padding", 0, Extent3::all(0));
+void read_padding(TomlTable& table, bool transposed, ConvolutionKeys& keys) {
   if (!table.is_text("padding")) {
     keys.padding = table.extent("padding", 0, Extent3::all(0));
-    return keys;
+    return;
   }
   const std::string padding = table.text("padding");
   keys.same = padding == "same" && !transposed && keys.stride == Extent3::all(1);
@@ -126,6 +115,37 @@ ConvolutionKeys read_convolution(TomlTable& table, bool transposed) {
     table.fail("'" + padding + "' cannot be used here; use \"valid\", \"same\" (stride 1, not transposed) or [z, y, x]",
                "padding");
   }
+}
+
+/// Reads kernel = "all". Such a kernel meets its input at one place, without padding.
+void check_whole_input(TomlTable& table, bool transposed, const ConvolutionKeys& keys) {
+  if (const std::string kernel = table.text("kernel"); kernel != "all" || transposed) {
+    table.fail("'" + kernel + "' cannot be used here; use [z, y, x], one number, or \"all\" (not transposed)",
+               "kernel");
+  }
+  const auto only = [&](const char* key, bool usual) {
+    if (!usual) table.fail("kernel = \"all\" meets its input at one place; leave '" + std::string(key) + "' out", key);
+  };
+  only("stride", keys.stride == Extent3::all(1));
+  only("dilation", keys.dilation == Extent3::all(1));
+  only("padding", !keys.same && keys.padding == Extent3::all(0));
+}
+
+}  // namespace
+
+ConvolutionKeys read_convolution(TomlTable& table, bool transposed) {
+  ConvolutionKeys keys;
+  keys.out_channels = table.integer("out_channels", 1);
+  keys.groups = table.integer("groups", 1, 1);
+  keys.whole_input = table.is_text("kernel");
+  if (!keys.whole_input) keys.kernel = table.extent("kernel", 1);
+  keys.stride = table.extent("stride", 1, Extent3::all(1));
+  keys.dilation = table.extent("dilation", 1, Extent3::all(1));
+  keys.bias = table.boolean("bias", true);
+  keys.activation = read_activation(table, "none");
+  if (transposed) keys.output_padding = table.extent("output_padding", 0, Extent3::all(0));
+  read_padding(table, transposed, keys);
+  if (keys.whole_input) check_whole_input(table, transposed, keys);
   return keys;
 }
 
@@ -160,6 +180,13 @@ void ConvolutionLayer::add_keys(nlohmann::ordered_json& json, const NodeShape& x
   json["bias"] = keys_.bias;
   add_activation(json, keys_.activation);
   json["weight_shape"] = {w.n, w.c, w.extent.z, w.extent.y, w.extent.x};
+}
+
+std::shared_ptr<const Layer> ConvolutionLayer::resolved(const Extent3& input) const {
+  ConvolutionKeys keys = keys_;
+  keys.kernel = input;
+  keys.whole_input = false;
+  return std::make_shared<ConvolutionLayer>(keys);
 }
 
 NodeShape ConvolutionLayer::shape(const InputShapes& inputs) const {

@@ -10,6 +10,7 @@ namespace convolume::nets {
 struct ConvolutionKeys {
   index_t out_channels = 1, groups = 1;
   Extent3 kernel{}, stride{1, 1, 1}, dilation{1, 1, 1}, padding{0, 0, 0};
+  bool whole_input = false;         ///< kernel = "all": resolved() sets the kernel (not of transposed convolutions)
   Extent3 output_padding{0, 0, 0};  ///< of transposed convolutions only
   bool same = false;                ///< the padding keeps the extent (stride 1 only; not of transposed convolutions)
   bool bias = true;
@@ -26,6 +27,8 @@ class ConvolutionLayer : public Layer {
   std::string title() const override;
   void add_keys(nlohmann::ordered_json& json, const NodeShape& x, const NodeShape& y) const override;
   NodeShape shape(const InputShapes& inputs) const override;
+  bool takes_extent() const override { return keys_.whole_input; }
+  std::shared_ptr<const Layer> resolved(const Extent3& input) const override;
   std::vector<ParameterSpec> parameters(const NodeShape& x, const Activation& behind) const override;
   std::optional<ConvProblem> convolution(index_t batch, const NodeShape& x) const override;
   const Activation* activation() const override;

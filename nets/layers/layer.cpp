@@ -10,6 +10,8 @@ NodeShape Layer::shape(const InputShapes& inputs) const {
   return y;
 }
 
+std::shared_ptr<const Layer> Layer::resolved(const Extent3&) const { return nullptr; }
+
 std::vector<ParameterSpec> Layer::parameters(const NodeShape&, const Activation&) const { return {}; }
 
 std::optional<ConvProblem> Layer::convolution(index_t, const NodeShape&) const { return std::nullopt; }

@@ -49,6 +49,11 @@ class Layer {
   /// Returns the shape of the output. Throws Error that says what does not fit; the caller adds the node. The default
   /// is the shape of the input.
   virtual NodeShape shape(const InputShapes& inputs) const;
+  /// Returns whether the layer takes a key from the extent of its input at the training patch.
+  virtual bool takes_extent() const { return false; }
+  /// Returns the layer with the keys that it takes from the extent of its input, for layers with takes_extent(). Such a
+  /// layer is resolved when the net is read, and computes nothing before. Others return null.
+  virtual std::shared_ptr<const Layer> resolved(const Extent3& input) const;
   /// Returns the parameters for an input. `behind` is the activation that follows the layer in the net.
   virtual std::vector<ParameterSpec> parameters(const NodeShape& x, const Activation& behind) const;
   /// Returns the convolution that a plan computes for this layer, for plain tensors, if there is one. Throws Error that

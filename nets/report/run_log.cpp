@@ -36,13 +36,14 @@ Json line_of(std::int64_t iteration, double seconds, double loss, const std::opt
   Json line{{"iteration", iteration}, {"seconds", std::round(seconds * 1e3) / 1e3}, {"loss", number(loss)}};
   if (validation) {
     for (const Score& score : validation->values) line[score.name] = number(score.value);
+    if (!validation->confusion.empty()) line["confusion"] = validation->confusion;
   }
   return line;
 }
 
 /// Returns the place of a score in the order of Scores: its class, and its place within the class.
 std::pair<int, std::size_t> score_place(const std::string& name) {
-  constexpr std::array<std::string_view, 4> order{"pixel_error", "roc_auc", "dice", "iou"};
+  constexpr std::array<std::string_view, 6> order{"error", "balanced_error", "pixel_error", "roc_auc", "dice", "iou"};
   const auto line = name.find_last_of('_');
   const bool of_class = line != name.npos && name.find_first_not_of("0123456789", line + 1) == name.npos;
   const std::string_view kind = std::string_view(name).substr(0, of_class ? line : name.size());
@@ -51,10 +52,9 @@ std::pair<int, std::size_t> score_place(const std::string& name) {
           static_cast<std::size_t>(found - order.begin())};
 }
 
-/// Returns the scores of an entry: its numbers, and what was undefined. An entry without a pixel error was not
-/// validated.
+/// Returns the scores of an entry: its numbers, and what was undefined. An entry without an error was not validated.
 std::optional<Scores> scores_of(const nlohmann::json& entry) {
-  if (!entry.contains("pixel_error")) return std::nullopt;
+  if (!entry.contains("pixel_error") && !entry.contains("error")) return std::nullopt;
   Scores scores;
   for (const auto& [name, value] : entry.items()) {
     if (name == "iteration" || name == "seconds" || name == "loss") continue;

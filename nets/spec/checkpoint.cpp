@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
+#include "core/json.hpp"
 #include "nets/io/orientation.hpp"
 #include "nets/io/safetensors.hpp"
 
@@ -33,6 +35,22 @@ T number(const io::SafetensorsFile& file, const std::filesystem::path& path, con
     throw FormatError(fmt::format("{}: metadata field '{}' is '{}', not a number", path.string(), key, text));
   }
   return value;
+}
+
+std::string classes_text(const CheckpointHeader& header) {
+  return to_text(nlohmann::json{{"names", header.class_names}, {"pad", name_of(header.pad)}});
+}
+
+void read_classes(const std::string& text, const std::filesystem::path& path, CheckpointHeader& header) {
+  try {
+    const auto json = parse_json(text);
+    header.class_names = json.at("names").get<std::vector<std::string>>();
+    header.pad = pad_of(json.at("pad").get<std::string>());
+    if (header.class_names.size() >= 2) return;
+  } catch (const std::exception&) {
+  }
+  throw FormatError(
+      fmt::format("{}: metadata field 'classes' is '{}', not the names of classes and a pad", path.string(), text));
 }
 
 CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesystem::path& path) {
@@ -74,6 +92,7 @@ CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesyste
       throw FormatError(fmt::format("{}: metadata field 'orientation': {}", path.string(), error.what()));
     }
   }
+  if (file.metadata().contains("classes")) read_classes(field(file, path, "classes"), path, header);
   if (const auto best = file.metadata().find("best"); best != file.metadata().end()) header.best = best->second;
   return header;
 }
@@ -116,6 +135,7 @@ void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& 
   if (header.spacing) metadata.emplace("spacing", fmt::format("{}", fmt::join(*header.spacing, " ")));
   if (header.cubic) metadata.emplace("interpolation", "cubic");
   if (!header.orientation.empty()) metadata.emplace("orientation", header.orientation);
+  if (!header.class_names.empty()) metadata.emplace("classes", classes_text(header));
   if (!header.best.empty()) metadata.emplace("best", header.best);
   io::write_safetensors(file, tensors, metadata);
 }

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "nets/data/dataset_spec.hpp"
 #include "nets/data/resampling.hpp"
 #include "nets/spec/net_spec.hpp"
 #include "nets/spec/parameters.hpp"
@@ -24,7 +26,10 @@ struct CheckpointHeader {
   std::optional<VoxelLengths> spacing{};  ///< of the voxels that the net gets; absent: those of each volume
   bool cubic = false;                     ///< images are brought to this spacing by cubic interpolation
   std::string orientation{};              ///< to which volumes are turned; empty: they are not
-  std::string best{};                     ///< BestValidation::to_text(); empty if the net names no score
+  /// Of a classifier: the names of its classes, and what lies outside of images that are smaller than the patch.
+  std::vector<std::string> class_names{};
+  Pad pad = Pad::none;
+  std::string best{};  ///< BestValidation::to_text(); empty if the net names no score
 };
 
 /// Replaces the file as a whole. Throws IoError.

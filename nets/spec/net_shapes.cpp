@@ -60,13 +60,14 @@ class ShapeInference {
   }
 
   void check_output() {
+    if (shapes_.input.extent == spec_.patch && shapes_.one_voxel()) return;
     const NodeSpec& last = spec_.nodes.back();
     for (int axis = 0; axis < 3; ++axis) {
       const AxisView& a = shapes_.output().axes[static_cast<std::size_t>(axis)];
       if (a.jump != 1) {
         fail(spec_, last,
              fmt::format("the output has one voxel per {} of the input along {}; upsample it to the input's "
-                         "resolution",
+                         "resolution, or make it one voxel at input.patch, which is a classifier",
                          a.jump, "zyx"[axis]));
       }
       const index_t in = shapes_.input.extent[axis], out = shapes_.output().extent[axis];
@@ -95,6 +96,31 @@ std::optional<ConvProblem> conv_problem(const NetSpec& spec, const NodeSpec& nod
 }
 
 NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch) { return ShapeInference(spec, patch).run(); }
+
+void resolve_layers(NetSpec& spec) {
+  const bool any = std::any_of(spec.nodes.begin(), spec.nodes.end(),
+                               [](const NodeSpec& node) { return node.layer->takes_extent(); });
+  if (!any) return;  // shapes that do not fit together are then found by whoever needs them
+  NetShapes shapes;
+  shapes.input.channels = spec.in_channels;
+  shapes.input.extent = spec.patch;
+  for (NodeSpec& node : spec.nodes) {
+    const InputShapes inputs = shapes.inputs_of(node);
+    if (node.layer->takes_extent()) node.layer = node.layer->resolved(inputs.front()->extent);
+    shapes.nodes.push_back(named(spec, node, [&] { return node.layer->shape(inputs); }));
+  }
+}
+
+void refuse_patch_of_classifier(const NetSpec& spec, const std::string& option) {
+  if (infer_shapes(spec, spec.patch).keeps_resolution()) return;
+  throw InvalidArgument(fmt::format(
+      "{}: {} is a classifier, which reads patches of {} alone; leave the option out, or change input.patch", option,
+      spec.origin, to_string(spec.patch)));
+}
+
+bool NetShapes::keeps_resolution() const {
+  return std::all_of(output().axes.begin(), output().axes.end(), [](const AxisView& axis) { return axis.jump == 1; });
+}
 
 InputShapes NetShapes::inputs_of(const NodeSpec& node) const {
   InputShapes inputs;

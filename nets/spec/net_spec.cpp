@@ -11,6 +11,7 @@
 #include "nets/base/toml_reader.hpp"
 #include "nets/layers/activation.hpp"
 #include "nets/layers/layer_kinds.hpp"
+#include "nets/spec/net_shapes.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -227,6 +228,7 @@ NetSpec parse_net(const std::string& text, const std::string& origin, std::vecto
   } else {
     spec.nodes = read_nodes(root);
   }
+  resolve_layers(spec);
   spec.loss = read_loss(table("loss"));
   spec.optimizer = read_optimizer(table("optimizer"));
   spec.training = read_training(table("training"));

@@ -10,7 +10,7 @@ namespace convolume::nets {
 
 bool BestValidation::count(std::int64_t at, double now) {
   validated = at;
-  const bool less_is_better = score == "pixel_error";
+  const bool less_is_better = score.ends_with("error");
   const bool better = std::isnan(value) ? !std::isnan(now) : less_is_better ? now < value : now > value;
   worse = better ? 0 : worse + 1;
   if (!better) return false;

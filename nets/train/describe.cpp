@@ -41,6 +41,7 @@ std::string memory_text(const TrainingMemory& memory, std::int64_t parameters, d
 std::string describe_net(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                          std::optional<Extent3> patch, int threads) {
   NetSpec spec = load_net(file, overrides);
+  if (patch) refuse_patch_of_classifier(spec, "--patch");
   const Extent3 input = spec.patch = patch.value_or(spec.patch);
   SlabResource slabs;
   CountedMemory memory(&slabs);

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "convolume/error.hpp"
+#include "nets/eval/confusion_matrix.hpp"
 #include "nets/eval/scores.hpp"
 
 namespace convolume::nets {
@@ -24,7 +25,7 @@ Targets targets_of(const NetSpec& spec, const Dataset& data) {
 void check_best(const NetSpec& spec, const Dataset& data, const std::string& data_file) {
   const std::string& best = spec.training.best;
   if (best.empty()) return;
-  const auto names = score_names(targets_of(spec, data));
+  const auto names = data.classifies() ? classifier_score_names() : score_names(targets_of(spec, data));
   if (std::find(names.begin(), names.end(), best) == names.end()) {
     throw ConfigError(fmt::format("{}: training.best = \"{}\": this net has no such score; it has {}", spec.origin,
                                   best, fmt::join(names, ", ")));
@@ -43,6 +44,15 @@ TrainingLoop::TrainingLoop(const NetSpec& spec, const Dataset& data, Trainer& tr
                            Scheduler& scheduler, std::pmr::memory_resource* memory)
     : spec_(spec), data_(data), trainer_(trainer), options_(options), scheduler_(scheduler), memory_(memory) {
   if (data_.validation.empty()) return;
+  if (data_.classifies()) {
+    const NetworkOptions network{.batch = spec_.training.batch,
+                                 .engine = options_.predictor.engine,
+                                 .low_error = options_.predictor.low_error,
+                                 .memory_budget = options_.predictor.memory_budget,
+                                 .fft = options_.predictor.fft};
+    classifier_ = std::make_unique<Classifier>(spec_, trainer_.parameters(), network, data_.sampling.pad, memory_);
+    return;
+  }
   predictor_ = std::make_unique<Predictor>(spec_, trainer_.parameters(), options_.predictor, scheduler_, memory_);
   for (const LabelledVolume& volume : data_.validation) predictor_->network(predictor_->grid(volume.grid()));
 }
@@ -103,11 +113,33 @@ void TrainingLoop::count_validation(const Scores& scores, TrainingObserver& obse
   if (!name.empty() && options_.best.count(trainer_.iteration(), scores.at(name))) observer.best();
 }
 
-/// Returns the scores over all validation volumes together.
+/// Returns the scores over all validation volumes together. There are none if a stop request came first.
 std::optional<Scores> TrainingLoop::validate() {
   if (data_.validation.empty()) return std::nullopt;
   const double begin = seconds();
   trainer_.flush();
+  auto scores = classifier_ ? score_cases() : score_volumes();
+  if (!scores) return std::nullopt;
+  validation_ = std::move(scores);
+  add_pause(seconds() - begin);
+  return validation_;
+}
+
+std::optional<Scores> TrainingLoop::score_cases() {
+  std::vector<const StoredVolume*> images;
+  for (const LabelledVolume& volume : data_.validation) {
+    images.push_back(volume.resampled ? &volume.resampled : &volume.image);
+  }
+  const auto probabilities = classifier_->run(images, scheduler_, options_.stop);
+  if (probabilities.empty()) return std::nullopt;
+  ConfusionMatrix matrix(data_.class_names);
+  for (std::size_t v = 0; v < images.size(); ++v) {
+    matrix.add(static_cast<std::size_t>(data_.validation[v].class_number), most_probable(probabilities[v]));
+  }
+  return matrix.result();
+}
+
+std::optional<Scores> TrainingLoop::score_volumes() {
   const Targets targets = targets_of(spec_, data_);
   ScoreSums sums(targets, 0.5);
   for (std::size_t v = 0; v < data_.validation.size(); ++v) {
@@ -125,9 +157,7 @@ std::optional<Scores> TrainingLoop::validate() {
     slices_.predict(std::as_const(probabilities).view());
     shown_ = foreground(spec_, std::move(probabilities));
   }
-  validation_ = sums.result();
-  add_pause(seconds() - begin);
-  return validation_;
+  return sums.result();
 }
 
 double TrainingLoop::seconds() const { return std::chrono::duration<double>(Clock::now() - options_.start).count(); }

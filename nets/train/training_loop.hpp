@@ -10,6 +10,7 @@
 
 #include "convolume/evaluation.hpp"
 #include "nets/data/dataset.hpp"
+#include "nets/infer/classifier.hpp"
 #include "nets/infer/predictor.hpp"
 #include "nets/report/volume_slices.hpp"
 #include "nets/train/best_validation.hpp"
@@ -84,6 +85,8 @@ class TrainingLoop {
   std::optional<double> step();
   void finish_iteration(double loss, bool interrupted, bool late, TrainingObserver& observer);
   std::optional<Scores> validate();
+  std::optional<Scores> score_volumes();
+  std::optional<Scores> score_cases();
   void count_validation(const Scores& scores, TrainingObserver& observer);
   bool out_of_time() const { return options_.max_minutes > 0 && seconds() >= 60 * options_.max_minutes; }
 
@@ -93,7 +96,9 @@ class TrainingLoop {
   Options options_;
   Scheduler& scheduler_;
   std::pmr::memory_resource* memory_;
-  std::unique_ptr<Predictor> predictor_;  // null without validation volumes
+  // Both are null without validation volumes. The second one is for volumes that have classes, the first one otherwise.
+  std::unique_ptr<Predictor> predictor_;
+  std::unique_ptr<Classifier> classifier_;
   double pause_seconds_ = 0, loss_ = std::nan("");
   std::int64_t steps_ = 0, steps_begun_ = 0;
   std::optional<Scores> validation_;

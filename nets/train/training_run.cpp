@@ -98,6 +98,8 @@ class RunKeeper final : public TrainingObserver {
             .spacing = data_.target_spacing,
             .cubic = data_.cubic,
             .orientation = data_.orientation,
+            .class_names = data_.class_names,
+            .pad = data_.classifies() ? data_.sampling.pad : Pad::none,
             .best = spec_.training.best.empty() ? "" : loop_.best().to_text()};
   }
 
