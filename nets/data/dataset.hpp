@@ -34,13 +34,13 @@ struct VolumeFiles {
 /// channel. Or an image with a class.
 struct LabelledVolume {
   StoredVolume image, label, mask;  ///< empty if the voxels stay in files
-  index_t class_number = 0;         ///< in Dataset::class_names, if the data set has classes of whole volumes
   std::string name;
   double weight = 1;         ///< for VolumeChoice::weights
   Extent3 begin{0, 0, 0};    ///< where the volume lies in its files, which may be turned; for messages
   std::string label_name{};  ///< the label's file, for messages; empty if there is none
   std::optional<io::ValueScale> label_scale{};  ///< of the label's file
   bool label_turned = false;                    ///< whether the label's file is read turned
+  index_t class_number = 0;                     ///< in Dataset::class_names, if volumes have classes
   VoxelLengths spacing{1, 1, 1};
   /// How voxels are brought to the spacing that the net gets; absent: they have it.
   std::optional<Resampling> resampling{};
