@@ -1,12 +1,14 @@
-// The native backend for real volumes that fit into the caches, in rotated order. Z is transformed first. Therefore
-// only one of the three axes is transposed into lanes, and this happens while the numbers are still real. The steps of
-// a forward transform are:
+// The native backend for real volumes that fit into the caches. Z is transformed first. Therefore only one of the three
+// axes is transposed into lanes, and this happens while the numbers are still real. The steps of a forward transform
+// are:
 //   lines along Z    real, lanes are (y, x) as they lie: half-complex lines [kz][re, im][y, x]
 //   transpose        lanes become (kz, re or im): points [y][x]
 //   planes           lines along X (real), then along Y (complex): every lane is an independent plane
 //   rows             frequencies kz and -kz from a plane of real and a plane of imaginary parts: [ky][kx][kz]
+//   natural order    rows become planes [kz][ky][kx], if the spectrum is in natural order
 // Backward transforms run these steps in the opposite order. A volume is one item.
 #include <algorithm>
+#include <complex>
 #include <cstring>
 #include <vector>
 
@@ -20,20 +22,38 @@
 namespace convolume::fft {
 namespace {
 
+/// Transposes a matrix of `rows` x `columns` numbers whose rows begin `from_row` numbers apart. A cache line of the
+/// target is filled at a time.
+template <class T>
+void transpose(const std::complex<T>* from, index_t from_row, index_t rows, index_t columns, std::complex<T>* to,
+               index_t to_row) {
+  constexpr auto together = static_cast<index_t>(64 / sizeof(std::complex<T>));
+  for (index_t row = 0; row < rows; row += together) {
+    const index_t end = std::min(row + together, rows);
+    for (index_t column = 0; column < columns; ++column) {
+      for (index_t i = row; i < end; ++i) to[column * to_row + i] = from[i * from_row + column];
+    }
+  }
+}
+
 template <class T>
 class HalfcomplexPlan final : public Plan::Impl {
  public:
   HalfcomplexPlan(const Problem& p, const Options& o) : HalfcomplexPlan(p, o, better_kernels(p.extent.z)) {}
 
-  /// Returns whether this plan supports the layout and the size of a problem. The factors of its extents are not
-  /// considered.
-  static bool may_apply(const Problem& problem) {
+  /// Returns whether this plan supports the layout and the size of a problem, and the options allow it. The factors of
+  /// its extents are not considered.
+  static bool may_apply(const Problem& problem, const Options& options) {
     const Geometry g(problem);
     const Extent3& n = problem.extent;
-    return g.real && !problem.in_place && problem.order == Order::rotated && n.z > 1 && n.y > 1 && n.x > 1 &&
-           g.support == n && g.space_stride.x == 1 && g.space_stride.y == n.x &&
-           g.spectrum_stride == Extent3{1, g.x_star * g.z_padded, g.z_padded} && g.padding == (g.z_padded != n.z) &&
-           static_cast<std::size_t>(g.spectrum_elements) * g.complex_bytes <= most_bytes;
+    const bool rotated = problem.order == Order::rotated;
+    const Extent3 strides =
+        rotated ? Extent3{1, g.x_star * g.z_padded, g.z_padded} : Extent3{n.y * g.x_star, g.x_star, 1};
+    return g.real && (rotated || options.z_first) && !problem.in_place && n.z > 1 && n.y > 1 && n.x > 1 &&
+           g.support == n && g.space_stride.x == 1 && g.space_stride.y == n.x && g.spectrum_stride == strides &&
+           g.padding == (rotated && g.z_padded != n.z) &&
+           static_cast<std::size_t>(g.spectrum_elements) * g.complex_bytes <=
+               (rotated ? most_bytes : most_natural_bytes);
   }
   /// Returns whether this plan can transform its problem, for which may_apply() must hold. If not, the plan must not be
   /// used.
@@ -58,14 +78,16 @@ class HalfcomplexPlan final : public Plan::Impl {
   }
 
   std::string describe() const override {
-    return fmt::format("native {} {} {} {} {} rotated half-complex: z {} x {} y {}", version(), x_.kernels().target,
+    return fmt::format("native {} {} {} {} {} {} half-complex: z {} x {} y {}", version(), x_.kernels().target,
                        name_of(problem.type), geometry.forward ? "r2c" : "c2r", to_string(problem.extent),
-                       z_.describe(), x_.describe(), y_.describe());
+                       rotated() ? "rotated" : "natural", z_.describe(), x_.describe(), y_.describe());
   }
 
  private:
   // Half of the L2. Above this size, the plan that works on blocks of planes is faster.
   static constexpr std::size_t most_bytes = 512 * 1024;
+  // Rows that become planes pass through the L1 and L2 once more.
+  static constexpr std::size_t most_natural_bytes = 96 * 1024;
 
   HalfcomplexPlan(const Problem& p, const Options& o, const LineKernels<T>& kernels)
       : Impl(p, o),
@@ -98,8 +120,9 @@ class HalfcomplexPlan final : public Plan::Impl {
         : halfcomplex(scratch),
           points(halfcomplex + plan.halfcomplex_elements_),
           planes(points + plan.points_elements_),
-          line(planes + plan.planes_elements_) {}
-    T *halfcomplex, *points, *planes, *line;
+          rows(planes + plan.planes_elements_),
+          line(rows + plan.rows_elements_) {}
+    T *halfcomplex, *points, *planes, *rows, *line;
   };
 
   void init_vectors();
@@ -111,7 +134,9 @@ class HalfcomplexPlan final : public Plan::Impl {
   void exchange(const Buffers& buffers) const;
   void planes(const Buffers& buffers) const;
   void rows(T* spectrum, const Buffers& buffers) const;
+  void rotated_rows(T* spectrum, const Buffers& buffers) const;
 
+  bool rotated() const noexcept { return problem.order == Order::rotated; }
   index_t lanes() const noexcept { return x_.lanes(); }
   index_t plane() const noexcept { return problem.extent.y * problem.extent.x; }
 
@@ -121,6 +146,7 @@ class HalfcomplexPlan final : public Plan::Impl {
   index_t width_ = 0;              // number of (kz, re or im) lanes, rounded up to whole vectors
   index_t row_elements_ = 0;       // elements between rows of transformed planes
   index_t halfcomplex_elements_ = 0, points_elements_ = 0, planes_elements_ = 0;
+  index_t rows_elements_ = 0;                  // of the rotated spectrum, if the spectrum is in natural order
   std::vector<std::ptrdiff_t> offsets_;        // of half-complex lines, one per lane
   std::vector<HalfcomplexVector<T>> vectors_;  // of a row (forward) or of the lanes (backward)
 };
@@ -172,8 +198,10 @@ void HalfcomplexPlan<T>::init_scratch() {
   row_elements_ = checked_mul(geometry.x_star, 2 * width_, "fft scratch");
   row_elements_ = (round_up(row_elements_, unit, "fft scratch") / unit | 1) * unit;
   planes_elements_ = checked_mul(n.y, row_elements_, "fft scratch");
+  if (!rotated()) rows_elements_ = checked_mul(n.y * geometry.x_star, 2 * geometry.z_padded, "fft scratch");
   const index_t line = std::max({x_.scratch_elements(), y_.scratch_elements(), z_.scratch_elements()});
-  const index_t elements = halfcomplex_elements_ + points_elements_ + planes_elements_ + round_up(line, unit);
+  const index_t elements =
+      halfcomplex_elements_ + points_elements_ + planes_elements_ + rows_elements_ + round_up(line, unit);
   worker_bytes = static_cast<std::size_t>(elements) * sizeof(T);
 }
 
@@ -253,8 +281,28 @@ void HalfcomplexPlan<T>::planes(const Buffers& buffers) const {
   }
 }
 
+/// Converts between planes of lanes and the spectrum.
 template <class T>
 void HalfcomplexPlan<T>::rows(T* spectrum, const Buffers& buffers) const {
+  if (rotated()) {
+    rotated_rows(spectrum, buffers);
+    return;
+  }
+  const index_t count = problem.extent.y * geometry.x_star, length = problem.extent.z;
+  auto* const planes = reinterpret_cast<std::complex<T>*>(spectrum);
+  auto* const along_z = reinterpret_cast<std::complex<T>*>(buffers.rows);
+  if (geometry.forward) {
+    rotated_rows(buffers.rows, buffers);
+    transpose(along_z, geometry.z_padded, count, length, planes, count);
+  } else {
+    transpose(planes, count, length, count, along_z, geometry.z_padded);
+    rotated_rows(buffers.rows, buffers);
+  }
+}
+
+/// The same for a spectrum in rotated order.
+template <class T>
+void HalfcomplexPlan<T>::rotated_rows(T* spectrum, const Buffers& buffers) const {
   const HalfcomplexArguments<T> arguments{.lanes = buffers.planes,
                                           .spectrum = spectrum,
                                           .vectors = vectors_.data(),
@@ -273,7 +321,7 @@ void HalfcomplexPlan<T>::rows(T* spectrum, const Buffers& buffers) const {
 
 template <class T>
 std::shared_ptr<const Plan::Impl> make_plan(const Problem& problem, const Options& options) {
-  if (!HalfcomplexPlan<T>::may_apply(problem)) return nullptr;
+  if (!HalfcomplexPlan<T>::may_apply(problem, options)) return nullptr;
   auto plan = std::make_shared<HalfcomplexPlan<T>>(problem, options);
   return plan->applies() ? plan : nullptr;
 }

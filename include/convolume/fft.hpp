@@ -63,11 +63,14 @@ struct Problem {
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
-/// Options of a plan. The native backend ignores `rigor`, FFTW ignores `prime`.
+/// Options of a plan. The native backend ignores `rigor`, FFTW ignores `prime` and `z_first`.
 struct Options {
   Backend backend = Backend::native;
   Rigor rigor = Rigor::estimate;
   PrimeAlgorithm prime = PrimeAlgorithm::automatic;
+  /// Whether small real volumes whose spectrum is in natural order may be transformed along Z first, which is faster.
+  /// `fft_volume` does not allow it: its choice text has always stood for the bits of the other order.
+  bool z_first = true;
   friend bool operator==(const Options&, const Options&) = default;
 };
 

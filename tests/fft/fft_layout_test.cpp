@@ -192,8 +192,10 @@ TEST_CASE("strides of a single point and distances of a single volume may be any
   }
 }
 
-TEST_CASE("small real volumes in rotated order are transformed along Z first, planes and volumes apart as well") {
-  for (const auto kind : {fft::Kind::r2c, fft::Kind::c2r}) {
+TEST_CASE("small real volumes are transformed along Z first in both orders, planes and volumes apart as well") {
+  for (const auto& [kind, order] :
+       {std::pair{fft::Kind::r2c, fft::Order::rotated}, std::pair{fft::Kind::c2r, fft::Order::rotated},
+        std::pair{fft::Kind::r2c, fft::Order::natural}, std::pair{fft::Kind::c2r, fft::Order::natural}}) {
     // Half-complex lines that fill vectors exactly (16, 32), partly, or plus one pair (18); odd lengths; a prime along
     // Y.
     for (const Extent3& e : {Extent3::all(8), Extent3{16, 9, 5}, Extent3{32, 2, 13}, Extent3{18, 17, 6},
@@ -201,10 +203,12 @@ TEST_CASE("small real volumes in rotated order are transformed along Z first, pl
                              // The last radix of the backward transform is odd, so frequency n/2 is not at the end of
                              // its pass.
                              Extent3{56, 4, 8}, Extent3{176, 2, 9}}) {
-      fft::Problem problem{.kind = kind, .extent = e, .order = fft::Order::rotated};
+      fft::Problem problem{.kind = kind, .extent = e, .order = order};
       const auto dense = fft::Plan::make(problem);
       const bool has_pairs = simd_target() != "SCALAR" && simd_target() != "EMU128";
       CHECK(has_pairs == (dense.describe().find("half-complex") != std::string::npos));
+      const auto planes_first = fft::Plan::make(problem, {.z_first = false});
+      CHECK((planes_first.describe() == dense.describe()) == (!has_pairs || order == fft::Order::rotated));
       check_both(problem);
       problem.space_stride = {e.y * e.x + 3, e.x, 1};
       problem.batch = 3;

@@ -26,11 +26,12 @@ FftVolumeGeometry::FftVolumeGeometry(const ConvProblem& problem) : sides(problem
 
 Transforms::Transforms(const FftVolumeGeometry& g, const Side& side, DataType type, const fft::Options& options)
     : options_(options) {
+  options_.z_first = false;
   fft::Problem problem{.type = type, .kind = fft::Kind::r2c, .extent = g.transform, .order = g.order};
   planes = g.planar ? side.extent.z : g.transform.z;
   // Only the rotated order can skip planes that are zero.
   if (g.order == fft::Order::rotated) planes = problem.support.z = std::min(side.last_plane(), g.transform.z);
-  forward = std::make_unique<fft::Plan>(fft::Plan::make(problem, options));
+  forward = std::make_unique<fft::Plan>(fft::Plan::make(problem, options_));
   options_.backend = forward->backend();
   problem.kind = fft::Kind::c2r;
   inverse = std::make_unique<fft::Plan>(fft::Plan::make(problem, options_));
