@@ -7,7 +7,7 @@ target_compile_options(convolume_private INTERFACE
   # No contraction, because a rounding must not depend on whether a compiler fuses a*b+c.
   -ffp-contract=off -fno-math-errno
   # GCC takes a source file of a unit for a header, and warns of types in unnamed namespaces.
-  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${CONVOLUME_UNITY}>>:-Wno-subobject-linkage>
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:${CONVOLUME_UNITY}>>:-Wno-subobject-linkage>
   $<$<BOOL:${CONVOLUME_WERROR}>:-Werror>)
 if(CONVOLUME_SANITIZE)
   target_compile_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE} -fno-omit-frame-pointer)

@@ -231,6 +231,13 @@ void set_defaults(const CLI::App& app, Flags& flags) {
   if (o.rounds == 0 && mode_of(flags) != in_passes) {
     throw CLI::ValidationError("--rounds", "0 is valid with --passes only; use at least 1");
   }
+  for (std::string& choice : o.choices) {
+    if (choice == "automatic") choice.clear();
+  }
+  if (o.choices.size() > 1 && mode_of(flags) != in_side_by_side) {
+    throw CLI::ValidationError("--choice", "only --side-by-side takes several; leave one");
+  }
+  o.choice = o.choices.front();
   o.types = {flags.type};
   if (flags.verify && app.count("--precision") == 0) o.types = {DataType::f32, DataType::f64};
   if (flags.verify && app.count("--engine") == 0) {
@@ -268,7 +275,7 @@ void add_options(CLI::App& app, Flags& flags) {
       ->excludes("--speed-up")
       ->excludes("--stages");
   app.add_option("--passes", flags.passes, "Execute passes of one competitor: ours, or one of --peers")
-      ->check(CLI::IsMember({"ours", "onednn", "fft_volume", "im2col:openblas", "im2col:atlas"}))
+      ->check(CLI::IsMember({"ours", "onednn", "fft_volume", "im2col:openblas", "im2col:atlas", "c_loops"}))
       ->excludes(side_by_side)
       ->excludes("--verify")
       ->excludes("--choices")
@@ -293,8 +300,10 @@ void add_options(CLI::App& app, Flags& flags) {
       ->transform(CLI::CheckedTransformer(engine_names()))
       ->option_text("NAMES [automatic; all but reference with --verify]");
   app.add_flag("--low-error", o.low_error, "Leave out engines with a larger error (toom_cook)");
-  app.add_option("--choice", o.choice, "Choice text of our plans, as convolume plan explain prints it")
-      ->option_text("TEXT [the cost model's]");
+  app.add_option("--choice", o.choices,
+                 "Choice text of our plans, as convolume plan explain prints it. With --side-by-side there may be "
+                 "several, which are measured in turn; `automatic` is the cost model's")
+      ->option_text("TEXT ... [automatic]");
   app.add_option("--precision,--type", flags.type, "float or double (also f32 and f64)")
       ->transform(CLI::CheckedTransformer(type_names()))
       ->option_text("NAME [float; both with --verify]");
@@ -319,7 +328,8 @@ void add_contest_options(CLI::App& app, Flags& flags) {
          "--peers", o.peers,
          "Competitors: onednn, fft_volume, torch (PyTorch in a separate process, fwd and training, the fastest of its "
          "memory formats), im2col:openblas and im2col:atlas (windows copied to a matrix that a BLAS multiplies), "
-         "separated by commas")
+         "c_loops "
+         "(fwd of blocked loops in C that the compiler vectorises: Figure 6 of PolyScientist), separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(peer_names()))
       ->option_text("NAMES [onednn,fft_volume]");

@@ -44,7 +44,8 @@ const std::map<std::string, Peer>& peer_names() {
                                                  {"fft_volume", Peer::fft_volume},
                                                  {"torch", Peer::torch},
                                                  {"im2col:openblas", Peer::im2col_openblas},
-                                                 {"im2col:atlas", Peer::im2col_atlas}};
+                                                 {"im2col:atlas", Peer::im2col_atlas},
+                                                 {"c_loops", Peer::c_loops}};
   return names;
 }
 

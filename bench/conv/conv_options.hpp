@@ -18,7 +18,7 @@ enum class Direction { forward, backward_data, backward_weights, training };
 constexpr std::size_t direction_count = 4;
 
 /// Competitors beside the engines that are measured.
-enum class Peer { onednn, fft_volume, torch, im2col_openblas, im2col_atlas };
+enum class Peer { onednn, fft_volume, torch, im2col_openblas, im2col_atlas, c_loops };
 
 struct ConvBenchOptions {
   std::vector<NamedProblem> problems;
@@ -35,8 +35,9 @@ struct ConvBenchOptions {
   bool one_thread_too = false;      ///< side by side: measure one thread beside `threads`
   int threads = 1, rounds = 9;
   double min_seconds = 0.5, max_seconds = 30;
-  double memory_gib = 8;  ///< limit for cached spectra of a plan; 0 means no limit
-  std::string choice{};   ///< text of the choice of our plans; empty: the cost model chooses
+  double memory_gib = 8;                 ///< limit for cached spectra of a plan; 0 means no limit
+  std::string choice{};                  ///< text of the choice of our plans; empty: the cost model chooses
+  std::vector<std::string> choices{""};  ///< side by side: our plans of a problem, one after the other
   std::filesystem::path json;
   std::filesystem::path recorded;  ///< report of an earlier run of --choices
 

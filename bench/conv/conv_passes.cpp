@@ -7,6 +7,7 @@
 
 #include "bench/common/report.hpp"
 #include "bench/conv/conv_competitor.hpp"
+#include "bench/peers/c_loops_convolution.hpp"
 #include "bench/peers/im2col_convolution.hpp"
 #include "bench/peers/onednn_convolution.hpp"
 
@@ -44,6 +45,8 @@ struct CompetitorPasses {
         return im2col_convolution(problem, data, Blas::openblas, o.threads);
       case Peer::im2col_atlas:
         return im2col_convolution(problem, data, Blas::atlas, o.threads);
+      case Peer::c_loops:
+        return c_loops_convolution(problem, data, o.threads);
       case Peer::torch:
         break;
     }

@@ -40,6 +40,8 @@ Member member_of(Peer peer) {
       return &ConvRow::im2col_openblas;
     case Peer::im2col_atlas:
       return &ConvRow::im2col_atlas;
+    case Peer::c_loops:
+      return &ConvRow::c_loops;
     case Peer::torch:
       break;
   }
@@ -117,6 +119,7 @@ Json to_json(const ConvBenchOptions& options, const ConvRow& row) {
             {"layout", name_of(layout_of(row.problem))},
             {"asked", name_of(row.asked)},
             {"engine", name_of(row.engine)},
+            {"choice", row.choice},
             {"threads", row.threads},
             {"precision", row.problem.type == DataType::f32 ? "float" : "double"},
             {"weights", options.cached_weights ? "cached" : "fresh"},
@@ -144,6 +147,7 @@ Json to_json(const ConvBenchOptions& options, const ConvRow& row) {
   if (row.torch) json["torch_format"] = row.torch_format;
   if (options.has(Peer::im2col_openblas)) add("im2col_openblas", "im2col_openblas_", row.im2col_openblas);
   if (options.has(Peer::im2col_atlas)) add("im2col_atlas", "im2col_atlas_", row.im2col_atlas);
+  if (options.has(Peer::c_loops)) add("c_loops", "c_loops_", row.c_loops);
   json["floor_fraction"] = row.floor_fraction;
   return json;
 }

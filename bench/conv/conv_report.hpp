@@ -27,10 +27,11 @@ struct ConvRow {
   Direction direction;
   int threads = 1;
   Engine asked, engine;  ///< requested (may be automatic), and used
+  std::string choice;    ///< that our plan has
   std::size_t rounds = 0;
   double ours = 0, ours_low = 0, ours_high = 0;  ///< seconds: median and quartiles
   double floor_fraction = 0;
-  std::optional<Comparison> onednn{}, fft_volume{}, torch{}, im2col_openblas{}, im2col_atlas{};
+  std::optional<Comparison> onednn{}, fft_volume{}, torch{}, im2col_openblas{}, im2col_atlas{}, c_loops{};
   std::string onednn_implementation{};
   std::string torch_format{};  ///< the memory format that `torch` has
   int onednn_threads = 0;      ///< busy threads in a call

@@ -15,6 +15,7 @@
 #include "bench/conv/conv_competitor.hpp"
 #include "bench/conv/conv_floor.hpp"
 #include "bench/conv/conv_report.hpp"
+#include "bench/peers/c_loops_convolution.hpp"
 #include "bench/peers/im2col_convolution.hpp"
 #include "bench/peers/onednn_convolution.hpp"
 #include "bench/peers/torch_convolution.hpp"
@@ -49,7 +50,7 @@ class Notes {
   std::set<std::string> said_;
 };
 
-enum class Who { ours, fft_volume, onednn, torch, im2col_openblas, im2col_atlas };
+enum class Who { ours, fft_volume, onednn, torch, im2col_openblas, im2col_atlas, c_loops };
 
 bool is_ours(Who who) { return who == Who::ours || who == Who::fft_volume; }
 
@@ -71,7 +72,9 @@ class ConvContest {
       : o_(options), name_(named.name), problem_(named.problem), notes_(notes), data_(problem_) {
     data_.fill_normal();
     for (const Engine engine : o_.engines) {
-      for (const Layout layout : o_.layouts) add_ours(engine, layout);
+      for (const Layout layout : o_.layouts) {
+        for (const std::string& choice : o_.choices) add_ours(engine, layout, choice);
+      }
     }
     if (competitors_.empty()) return;
     if (o_.has(Peer::fft_volume)) add_fft_volume();
@@ -89,6 +92,9 @@ class ConvContest {
     };
     if (o_.has(Peer::im2col_openblas)) add_im2col(Who::im2col_openblas, "im2col:openblas", Blas::openblas);
     if (o_.has(Peer::im2col_atlas)) add_im2col(Who::im2col_atlas, "im2col:atlas", Blas::atlas);
+    if (o_.has(Peer::c_loops)) {
+      add_peer(Who::c_loops, "c_loops", [&] { return c_loops_convolution(problem_, data_, o_.threads); });
+    }
   }
 
   bool empty() const { return competitors_.empty(); }
@@ -112,11 +118,13 @@ class ConvContest {
   }
 
  private:
-  PlannedConvolution::Options planned(Engine engine) const {
-    return {.conv = o_.conv(engine), .threads = o_.threads, .prepare_forward = !o_.cached_weights, .tune = o_.tune};
+  PlannedConvolution::Options planned(Engine engine, const std::string& choice) const {
+    ConvOptions conv = o_.conv(engine);
+    conv.choice = choice;
+    return {.conv = conv, .threads = o_.threads, .prepare_forward = !o_.cached_weights, .tune = o_.tune};
   }
 
-  void add_ours(Engine engine, Layout layout) {
+  void add_ours(Engine engine, Layout layout, const std::string& choice) {
     const ConvProblem problem = with_layout(problem_, layout);
     // If both layouts are measured, the layout column shows which one is missing.
     const bool only = o_.layouts.size() == 1;
@@ -126,7 +134,7 @@ class ConvContest {
       return;
     }
     try {
-      auto planned_one = std::make_unique<PlannedConvolution>(problem, data_, planned(engine));
+      auto planned_one = std::make_unique<PlannedConvolution>(problem, data_, planned(engine, choice));
       const auto same = [&](const Competitor& other) {
         return layout_of(other.problem) == layout && choose_alike(*planned_one, ours(other));
       };
@@ -160,12 +168,11 @@ class ConvContest {
     };
     if (std::any_of(competitors_.begin(), competitors_.end(), runs)) return;
     try {
-      PlannedConvolution::Options options = planned(Engine::fft_volume);
-      options.conv.choice.clear();
-      competitors_.push_back({.who = Who::fft_volume,
-                              .competitor = std::make_unique<PlannedConvolution>(problem_, data_, options),
-                              .name = "fft_volume",
-                              .problem = problem_});
+      competitors_.push_back(
+          {.who = Who::fft_volume,
+           .competitor = std::make_unique<PlannedConvolution>(problem_, data_, planned(Engine::fft_volume, "")),
+           .name = "fft_volume",
+           .problem = problem_});
     } catch (const Unsupported& error) {
       notes_.say(fmt::format("{}: fft_volume {}", name_, refusal(error, Engine::fft_volume)));
     }
@@ -283,6 +290,7 @@ class ConvContest {
                 .threads = o_.threads,
                 .asked = competitor.asked,
                 .engine = ours(competitor).plan(direction).engine(),
+                .choice = ours(competitor).plan(direction).choice(),
                 .rounds = competitor.seconds.size()};
     row.ours = quantile(competitor.seconds, 0.5);
     row.ours_low = quantile(competitor.seconds, 0.25);
@@ -293,6 +301,7 @@ class ConvContest {
     row.onednn = compare(onednn, competitor);
     row.im2col_openblas = compare(find(Who::im2col_openblas), competitor);
     row.im2col_atlas = compare(find(Who::im2col_atlas), competitor);
+    row.c_loops = compare(find(Who::c_loops), competitor);
     const Competitor* torch = find(Who::torch);
     row.torch = compare(torch, competitor);
     if (torch != nullptr) row.torch_format = static_cast<TorchConvolution&>(*torch->competitor).format();

@@ -16,7 +16,6 @@ Needs Python 3 only.
 import argparse
 import array
 import json
-import math
 import os
 import pathlib
 import random
@@ -26,13 +25,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 sys.dont_write_bytecode = True
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
-import results_svg as svg  # noqa: E402
-from paper_page import Result, add_output_options, table, write  # noqa: E402
+from paper_bars import Series, grouped_bars  # noqa: E402
+from paper_page import Result, add_output_options, named, table, write  # noqa: E402
 
 NAIVE = [86, 92, 96, 83, 91, 89, 88, 88, 80, 91]
 OPTIMAL = [88, 98, 98, 86, 85, 88, 76, 86, 90, 91]
@@ -42,12 +41,6 @@ MEMORY = "2M"
 FILE_PRICES = "2e-5,1e-6,4e-9"  # seconds; those of `convolume convolve` for raw files
 ROUNDS = 5
 PAPER, OURS, OTHER = "#999999", "#1f77b4", "#ff7f0e"
-
-
-class Series(NamedTuple):
-    name: str
-    color: str
-    values: Sequence[float]
 
 
 def convolume(arguments: argparse.Namespace, *words: str) -> dict[str, Any]:
@@ -96,32 +89,6 @@ def least_deviation(arguments: argparse.Namespace) -> tuple[float, str]:
 
 def fullest_ratios(plans: dict[str, Any]) -> list[float]:
     return [layer["fullest"]["total"] / layer["best"]["total"] for layer in plans["layers"]]
-
-
-def grouped_bars(title: str, label: str, groups: Sequence[str], series: Sequence[Series], logarithmic: bool) -> str:
-    """Vertical bars, one group per layer. Logarithmic axes begin at 1."""
-    left, right, top, bottom, width, height = 50, 20, 60, 50, 900, 360
-    most = 1.1 * max(max(one.values) for one in series)
-
-    def y(value: float) -> float:
-        share = math.log(max(value, 1)) / math.log(most) if logarithmic else value / most
-        return height - bottom - (height - top - bottom) * share
-
-    parts = []
-    for value in [v for v in svg.log_ticks(1, most) if v >= 1] if logarithmic else svg.ticks(most, 5):
-        parts += [svg.line(left, y(value), width - right, y(value), svg.GRID),
-                  svg.text(left - 6, y(value) + 4, f"{value:g}", "end")]
-    group = (width - left - right) / len(groups)
-    bar = 0.8 * group / len(series)
-    for i, name in enumerate(groups):
-        for k, one in enumerate(series):
-            x = left + group * (i + 0.1) + bar * k
-            parts.append(f'<rect x="{svg.number(x)}" y="{svg.number(y(one.values[i]))}" width="{svg.number(bar)}" '
-                         f'height="{svg.number(height - bottom - y(one.values[i]))}" fill="{one.color}"/>')
-        parts.append(svg.text(left + group * (i + 0.5), height - bottom + 16, name, "middle"))
-    parts += [svg.line(left, height - bottom, width - right, height - bottom, svg.INK), svg.text(left, 34, label)]
-    parts += svg.legend(left, height - 10, [(one.color, one.name) for one in series])
-    return svg.document(width, height, title, parts)
 
 
 def table_1(arguments: argparse.Namespace) -> Result:
@@ -173,11 +140,6 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
 
 def microseconds(price: dict[str, Any]) -> str:
     return ", ".join(f"{name} {1e6 * price[name]:.3g}" for name in ("start", "jump", "element")) + " µs"
-
-
-def named(machine: dict[str, Any]) -> dict[str, Any]:
-    """What data files say of the machine."""
-    return {key: machine[key] for key in ("processor", "row", "simd", "usable_processors")}
 
 
 def moves(prices: str, plans: dict[str, Any]) -> list[dict[str, Any]]:

@@ -38,6 +38,11 @@ def write(result: Result, arguments: argparse.Namespace, paper: str, item: str, 
         replace_block(arguments.into, script, item, result.text)
 
 
+def named(machine: dict[str, Any]) -> dict[str, Any]:
+    """What data files say of the machine."""
+    return {key: machine[key] for key in ("processor", "row", "simd", "usable_processors")}
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
     return "\n".join(lines) + "\n"
