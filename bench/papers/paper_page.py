@@ -2,6 +2,7 @@
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import sys
 from typing import Any, NamedTuple, Optional, Sequence
@@ -36,6 +37,13 @@ def write(result: Result, arguments: argparse.Namespace, paper: str, item: str, 
         arguments.json.write_text(json.dumps({**head, **result.data}, indent=1) + "\n")
     if arguments.into:
         replace_block(arguments.into, script, item, result.text)
+
+
+def with_picture(result: Result, arguments: argparse.Namespace, title: str) -> Result:
+    """The result with a link to its picture before the text, so that a page has no link before there is a picture."""
+    page = arguments.into if arguments.into else pathlib.Path(arguments.out)
+    link = pathlib.Path(os.path.relpath(f"{arguments.out}.svg", page.parent)).as_posix()
+    return result._replace(text=f"![{title}]({link})\n\n{result.text}")
 
 
 def named(machine: dict[str, Any]) -> dict[str, Any]:

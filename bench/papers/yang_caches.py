@@ -11,7 +11,7 @@ import sys
 from typing import Any, Iterator, NamedTuple
 
 from paper_page import Result, table
-from yang_common import OTHER, PAPER, X, Command, CommandFailed, Stack, code, geometric_mean, stacked_bars
+from yang_common import OTHER, PAPER, X, Command, CommandFailed, Stack, code, geometric_mean, nest_choice, stacked_bars
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(BENCH), str(BENCH / "common")]
@@ -88,13 +88,6 @@ def best_nest(command: Command, layer: Layer) -> Nest:
     return min(nests, key=lambda nest: nest.l2 * nest.l3)._replace(tried=len(nests))
 
 
-def choice(command: Command, problem: str, nest: str) -> str:
-    """The choice text of `direct` with this forward nest. Nothing runs the nests of the other directions."""
-    plan = command.run("plan", "explain", "--problem", problem, "--layout", "blocked", "--engine", "direct")
-    others = plan["choice"].split()[2:4]
-    return " ".join(["direct", "fwd=" + nest.replace(" ", "."), *others])
-
-
 def count(bench: pathlib.Path, who: str, layer: Layer, chosen: str) -> dict[str, float]:
     """Accesses of one forward pass: those of a process with one pass less those of a process with none. Lowering, and
     packing of the weights, are part of a pass."""
@@ -115,7 +108,7 @@ def count_all(command: Command) -> dict[str, Any]:
     for name, layer in LAYERS.items():
         nest = best_nest(command, layer)
         layers[name] = {"problem": layer.problem, "macs": layer.macs, "nest": nest.text,
-                        "choice": choice(command, layer.problem, nest.text),
+                        "choice": nest_choice(command, layer.problem, nest.text),
                         "predicted": {"l2": nest.l2, "l3": nest.l3},
                         "tried": nest.tried}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -43,6 +43,13 @@ class Command:
         return result.stdout
 
 
+def nest_choice(command: Command, problem: str, nest: str) -> str:
+    """The choice text of `direct` with this forward nest. Nothing runs the nests of the other directions."""
+    plan = command.run("plan", "explain", "--problem", problem, "--layout", "blocked", "--engine", "direct")
+    others = plan["choice"].split()[2:4]
+    return " ".join(["direct", "fwd=" + nest.replace(" ", "."), *others])
+
+
 def code(text: str) -> str:
     """Code in a cell of a table."""
     return "`" + text.replace("|", "\\|") + "`"

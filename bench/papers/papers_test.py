@@ -1,0 +1,62 @@
+"""Tests the scripts that measure: one item each, on a small layer, and how they continue."""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+CONVOLUME = sys.argv.pop(1)
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class PaperScript(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.record = self.folder / "record.jsonl"
+        self.page = self.folder / "page.md"
+
+    def run_script(self, script, *words, check=True):
+        return subprocess.run([sys.executable, HERE / script, *words, "--convolume", CONVOLUME, "--record", self.record],
+                              check=check, timeout=300, capture_output=True, text=True)
+
+
+class PolyScientist(PaperScript):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "alexnet.txt").write_text('# left out: another\nmb1ic32ih10oc32oh10kh3ph1n"small layer"\n')
+        self.page.write_text("before\n<!-- polyscientist.py figure 19 -->\n<!-- end -->\nbehind\n")
+        self.words = ("--figure", "19", "--lists", self.folder, "--variants", "6", "--rounds", "1", "--into", self.page,
+                      "--out", self.folder / "bars", "--json", self.folder / "numbers.json")
+
+    def test_an_item_measures_and_continues(self):
+        self.run_script("polyscientist.py", *self.words)
+        (row,) = json.loads((self.folder / "numbers.json").read_text())["layers"]
+        self.assertEqual((row["layer"], row["problem"], row["variants"]),
+                         ("small layer", "mb2ic32ih10oc32oh10kh3ph1", 6))
+        for who in ("c_loops", "default", "reuse", "seconds", "best", "automatic", "onednn"):
+            self.assertGreater(row[f"{who}_low_s"], 0)
+        text = self.page.read_text()
+        self.assertIn("![Paper 004, figure 19](bars.svg)", text)
+        self.assertRegex(text, r"\| 1 \| small layer \|")
+        xml.etree.ElementTree.parse(self.folder / "bars.svg")
+        # The second run has nothing to measure: a line that was cut off is measured again.
+        lines = self.record.read_text()
+        self.assertEqual(self.run_script("polyscientist.py", *self.words).stderr, "")
+        self.assertEqual(self.record.read_text(), lines)
+        self.record.write_text(lines[:-20])
+        self.assertIn("1 of 1 layers", self.run_script("polyscientist.py", *self.words).stderr)
+
+    def test_a_record_of_other_options_is_refused(self):
+        self.record.write_text(json.dumps({"script": "polyscientist.py", "threads": 64}) + "\n")
+        refused = self.run_script("polyscientist.py", *self.words, check=False)
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(refused.stderr, re.escape(str(self.record)) + ".*but this run has.*use another file")
+
+
+if __name__ == "__main__":
+    unittest.main()
