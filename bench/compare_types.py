@@ -3,10 +3,10 @@
 
     bench/compare_types.py [--build build/release/bench] [--pairs 3] [--limit 2.3] [--json FILE] [FILE ...]
 
-FILE is a list of problems; the default is all lists in bench/problems. Each problem is measured forward and in
-training, with blocked tensors, on one thread and on two. A pair is one process in float and one in double. The type
-that runs first changes from pair to pair. The ratio of a row is double's seconds over float's, the median of the pairs.
-All runs are written to the file of --json; none is repeated. The exit status is 1 if a ratio is above --limit.
+FILE is a list of problems; the default is all lists in bench/problems but swdnn.txt. Each problem is measured forward
+and in training, with blocked tensors, on one thread and on two. A pair is one process in float and one in double. The
+type that runs first changes from pair to pair. The ratio of a row is double's seconds over float's, the median of the
+pairs. All runs are written to the file of --json; none is repeated. The exit status is 1 if a ratio is above --limit.
 """
 import argparse
 import json
@@ -67,7 +67,8 @@ def main() -> int:
     parser.add_argument("--json", help="file for all runs")
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="lists of problems")
     options = parser.parse_args()
-    files = options.files or sorted(ROOT.glob("bench/problems/*.txt"))
+    files = options.files or [file for file in sorted(ROOT.glob("bench/problems/*.txt"))
+                              if file != compare_builds.LARGE]
     for file in files:
         if not file.exists():
             parser.error(f"{file} does not exist; give lists of problems such as bench/problems/kernels.txt")

@@ -10,6 +10,7 @@
 #include "bench/common/support.hpp"
 #include "bench/conv/conv_choices.hpp"
 #include "bench/conv/conv_competitor.hpp"
+#include "bench/conv/conv_ladder.hpp"
 #include "bench/conv/conv_options.hpp"
 #include "bench/conv/conv_passes.hpp"
 #include "bench/conv/conv_side_by_side.hpp"
@@ -50,6 +51,10 @@ constexpr const char* description =
     "  --streamed      Convolves forward tile by tile, in a quarter of the memory of x and y, between sources and\n"
     "                  sinks whose transfers take a given time: from a quarter of the time of the computation to four\n"
     "                  times as long. Times transfers alone, computation alone, both in turn, and both at once.\n"
+    "  --ladder        Times the steps of Figure 8 of the swDNN paper in turn, forward in float: Algorithm 2 in "
+    "scalar\n"
+    "                  code, vectors of samples, blocks of columns, and then `direct` with a register tile of two\n"
+    "                  voxels, with its default nest, and on all threads. Checks each step against the reference.\n"
     "  --passes        Executes passes of one competitor, --rounds of each direction, and does nothing else: for\n"
     "                  profilers and cache simulators.\n"
     "  --verify        Checks results instead of timing them. Compares every engine in every direction, type and\n"
@@ -140,7 +145,8 @@ struct Flags {
   std::vector<index_t> batches;
   DataType type = DataType::f32;
   std::string layout = "both", weights = "fresh", passes;
-  bool side_by_side = false, verify = false, choices = false, speed_up = false, stages = false, streamed = false;
+  bool side_by_side = false, verify = false, choices = false, speed_up = false, stages = false, streamed = false,
+       ladder = false;
 };
 
 enum Modes : unsigned {
@@ -151,7 +157,8 @@ enum Modes : unsigned {
   in_speed_up = 16,
   in_stages = 32,
   in_streamed = 64,
-  in_passes = 128
+  in_passes = 128,
+  in_ladder = 256
 };
 
 Modes mode_of(const Flags& flags) {
@@ -161,6 +168,7 @@ Modes mode_of(const Flags& flags) {
          : flags.speed_up          ? in_speed_up
          : flags.stages            ? in_stages
          : flags.streamed          ? in_streamed
+         : flags.ladder            ? in_ladder
          : flags.passes.size() > 0 ? in_passes
                                    : in_benchmark;
 }
@@ -181,6 +189,8 @@ const char* name_of(Modes mode) {
       return "--streamed";
     case in_passes:
       return "--passes";
+    case in_ladder:
+      return "--ladder";
     case in_benchmark:
       break;
   }
@@ -193,7 +203,7 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
     unsigned modes;
   };
   constexpr unsigned in_contest = in_side_by_side | in_choices | in_speed_up,
-                     in_reports = in_contest | in_stages | in_streamed;
+                     in_reports = in_contest | in_stages | in_streamed | in_ladder;
   constexpr std::array scopes{
       Scope{"--weights", in_contest | in_passes},
       Scope{"--peers", in_side_by_side},
@@ -203,7 +213,7 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
       Scope{"--rounds", in_reports | in_passes},
       Scope{"--min-seconds", in_reports},
       Scope{"--max-seconds", in_reports},
-      Scope{"--dir", ~static_cast<unsigned>(in_streamed)},
+      Scope{"--dir", ~static_cast<unsigned>(in_streamed | in_ladder)},
       Scope{"--engine", in_benchmark | in_side_by_side | in_verify | in_speed_up | in_streamed | in_passes},
       Scope{"--choice", in_benchmark | in_side_by_side | in_speed_up | in_passes},
       Scope{"--tune", in_benchmark | in_side_by_side | in_speed_up | in_passes},
@@ -274,6 +284,13 @@ void add_options(CLI::App& app, Flags& flags) {
       ->excludes("--choices")
       ->excludes("--speed-up")
       ->excludes("--stages");
+  app.add_flag("--ladder", flags.ladder, "Time the steps from scalar loops to all threads (Figure 8 of swDNN)")
+      ->excludes(side_by_side)
+      ->excludes("--verify")
+      ->excludes("--choices")
+      ->excludes("--speed-up")
+      ->excludes("--stages")
+      ->excludes("--streamed");
   app.add_option("--passes", flags.passes, "Execute passes of one competitor: ours, or one of --peers")
       ->check(CLI::IsMember({"ours", "onednn", "fft_volume", "im2col:openblas", "im2col:atlas", "c_loops"}))
       ->excludes(side_by_side)
@@ -282,6 +299,7 @@ void add_options(CLI::App& app, Flags& flags) {
       ->excludes("--speed-up")
       ->excludes("--stages")
       ->excludes("--streamed")
+      ->excludes("--ladder")
       ->option_text("NAME");
   app.add_flag("--one-thread-too", o.one_thread_too,
                "With --side-by-side: measure one thread beside all threads. The summary then takes the worse ratio of "
@@ -369,7 +387,11 @@ int run_conv(int argc, char** argv) {
   const auto read = [&] {
     std::vector<NamedProblem>& problems = flags.options.problems;
     problems = read_problems(flags.texts, flags.files);
-    if (problems.empty()) problems = flags.verify ? problems_to_check() : problems_to_time();
+    if (problems.empty()) {
+      problems = flags.verify   ? problems_to_check()
+                 : flags.ladder ? read_problems({"mb16ic128ih34oc128oh32kh3"}, {})
+                                : problems_to_time();
+    }
     if (!flags.batches.empty()) problems = with_batches(problems, flags.batches);
   };
   const auto add_benchmarks = [&] {
@@ -388,6 +410,7 @@ int run_conv(int argc, char** argv) {
              : mode == in_stages   ? conv_stages(flags.options)
              : mode == in_streamed ? conv_streamed(flags.options)
              : mode == in_passes   ? conv_passes(flags.options)
+             : mode == in_ladder   ? conv_ladder(flags.options)
                                    : conv_side_by_side(flags.options);
     };
   });
