@@ -21,8 +21,8 @@ class PaperScript(unittest.TestCase):
         self.page = self.folder / "page.md"
 
     def run_script(self, script, *words, check=True):
-        return subprocess.run([sys.executable, HERE / script, *words, "--convolume", CONVOLUME, "--record", self.record],
-                              check=check, timeout=300, capture_output=True, text=True)
+        command = [sys.executable, HERE / script, *words, "--convolume", CONVOLUME, "--record", self.record]
+        return subprocess.run(command, check=check, timeout=300, capture_output=True, text=True)
 
 
 class PolyScientist(PaperScript):
@@ -56,6 +56,32 @@ class PolyScientist(PaperScript):
         refused = self.run_script("polyscientist.py", *self.words, check=False)
         self.assertEqual(refused.returncode, 1)
         self.assertRegex(refused.stderr, re.escape(str(self.record)) + ".*but this run has.*use another file")
+
+
+class SwDnn(PaperScript):
+    def test_an_item_measures_and_continues(self):
+        layers = self.folder / "layers.txt"
+        layers.write_text('mb1ic16ih8oc16oh8kh3ph1n"small layer"\n')
+        self.page.write_text("<!-- swdnn.py figure 9 -->\n<!-- end -->\n")
+        words = ("--figure", "9", "--layers", layers, "--rounds", "1", "--max-seconds", "0.1", "--into", self.page,
+                 "--out", self.folder / "types")
+        self.run_script("swdnn.py", *words)
+        lines = self.record.read_text()
+        self.assertEqual([list(json.loads(line))[0] for line in lines.splitlines()[1:]],
+                         [f"training mb8ic16ih8oc16oh8kh3ph1 {precision}" for precision in ("float", "double")])
+        self.assertIn("| small layer |", self.page.read_text())
+        self.assertEqual(json.loads((self.folder / "types.json").read_text())["paper"], "003")
+        self.assertEqual(self.run_script("swdnn.py", *words).stderr, "")
+        self.assertEqual(self.record.read_text(), lines)
+
+    def test_the_list_has_the_problems_of_the_model(self):
+        lines = (HERE.parent / "problems/swdnn.txt").read_text().splitlines()
+        command = [CONVOLUME, "plan", "bandwidth", "--test-sets", "--machine", "sw26010", "--json"]
+        model = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        names = [case["name"] for case in model["cases"]]
+        self.assertEqual(len(names), 51)
+        self.assertEqual([line.split('n"')[0] for line in lines if line and not line.startswith("#")],
+                         list(dict.fromkeys(names)))
 
 
 if __name__ == "__main__":

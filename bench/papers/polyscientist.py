@@ -99,10 +99,11 @@ class Page(NamedTuple):
         return {net: [Measured(layer, self.measurement.record[layer.problem]) for layer in found]
                 for net, found in layers.items()}
 
-    def source(self) -> str:
+    def source(self, layers: Sequence[Measured]) -> str:
+        loads = [one.data["load"] for one in layers]
         return (f"Machine: {self.machine['processor']}, {self.threads} threads, {self.machine['simd']}; "
                 f"forward, batch {self.threads}, prepared weights on all sides. Lower quartiles of at least "
-                f"{self.measurement.options.rounds} rounds in turn.")
+                f"{self.measurement.options.rounds} rounds in turn. Load average {min(loads):.1f} to {max(loads):.1f}.")
 
 
 def mean_of(layers: Sequence[Measured], who: str, over: str) -> float:
@@ -180,7 +181,7 @@ def table_1(page: Page) -> Result:
                    "automatic over oneDNN", "pick over baseline, paper", "over Figure 6 in C, ours",
                    "over the default order", "over the best variant", "at worst"], ratios)
     text += "\n" + bullets(
-        page.source() + " Ratios of speed; \"pick\" is the pick by reuse.", *musts(nets),
+        page.source(sum(nets.values(), [])) + " Ratios of speed; \"pick\" is the pick by reuse.", *musts(nets),
         "The paper measured 28 cores of a Xeon Platinum 8280 with a batch of 28, icc 19 and MKL-DNN 1.0.4. Its pick by "
         "a network of pairs is not repeated here. \"Figure 6 in C\" is `bench/peers/blocked_loops.c`: `-O3`, the whole "
         "instruction set, sums in any order.",
@@ -222,7 +223,7 @@ def bars_figure(page: Page, number: int, net: str) -> Result:
     slow = [f"{one.layer.number} ({one.speed('reuse', 'onednn'):.2f})" for one in layers
             if one.speed("reuse", "onednn") < REQUIRED["net"]]
     text += "\n" + bullets(
-        "GFLOP/s. " + page.source(),
+        "GFLOP/s. " + page.source(layers),
         f"Geometric means: pick by reuse over oneDNN {verdict(mean_of(layers, 'reuse', 'onednn'), REQUIRED['net'])}, "
         f"over the default order {mean_of(layers, 'reuse', 'default'):.3f}, over Figure 6 in C "
         f"{mean_of(layers, 'reuse', 'c_loops'):.2f} ({min(one.speed('reuse', 'c_loops') for one in layers):.1f} to "
@@ -264,8 +265,8 @@ def figure_1(page: Page) -> Result:
     text = table(["", "order of the outer loops", "speed over the fastest of the four", "at worst",
                   "layers within 1 % of the fastest"], rows)
     text += "\n" + bullets(
-        page.source(), f"Four orders on the {len(layers)} layers of {NETS[ORDERS_OF]}. The paper does not name its "
-        "four, so these are ours: the default order, rows outside, input channels outside, and taps outside.",
+        page.source(layers), f"Four orders on the {len(layers)} layers of {NETS[ORDERS_OF]}. The paper does not name "
+        "its four, so these are ours: the default order, rows outside, input channels outside, and taps outside.",
         "Paper: no order is the fastest everywhere; v2 is good in layers 1 to 19 and poor in 20 to 27. Layers with a "
         "kernel of 1 have no loops over taps, so some orders are equal there.")
     picture = grouped_bars("Paper 004, Figure 1: four orders of the loops", "speed over the fastest of the four",

@@ -1,13 +1,12 @@
 """Measures what the table and the figures of paper 004 need: for each layer all variants of its loops, then the picks,
 the best, the default order, `automatic`, oneDNN and the paper's loops in C in turn."""
-import json
 import pathlib
 import re
 import sys
-import tempfile
 import time
 from typing import Any, NamedTuple, Optional, Sequence
 
+from paper_bench import BenchConv
 from paper_record import Record
 from yang_common import Command, CommandFailed, nest_choice
 
@@ -94,7 +93,7 @@ class Measurement:
 
     def __init__(self, command: Command, record: Record, options: Options):
         self.command, self.record, self.options = command, record, options
-        self.bench = Command(str(pathlib.Path(command.binary).resolve().parent.parent / "bench/bench_conv"))
+        self.bench = BenchConv(command)
 
     def has(self, layer: Layer) -> bool:
         """Whether a layer is finished. Another net may have measured it, without the orders."""
@@ -125,7 +124,7 @@ class Measurement:
         measured = {"flops": found["flops"], "candidates": found["candidates"], "variants": found["variants"],
                     "steady": found["steady"], "passes": found["passes"], "slowest_s": times[-1],
                     "median_s": times[len(times) // 2], "fastest_s": times[0], "nests": nests,
-                    "finals": self.finals(layer, nests)}
+                    **self.finals(layer, nests)}
         if layer.net == ORDERS_OF:
             measured["reuse"] = {name: self.command.run("plan", "reuse", "--problem", layer.problem, "--nest",
                                                         nests[name])["cost"] for name in ORDERS}
@@ -142,17 +141,15 @@ class Measurement:
             nests.update({name: outer_order(nests["default"], order) for name, order in ORDERS.items()})
         return nests
 
-    def finals(self, layer: Layer, nests: dict[str, str]) -> dict[str, dict[str, Any]]:
-        """Seconds of each finalist, measured in turn: lower quartile and median."""
+    def finals(self, layer: Layer, nests: dict[str, str]) -> dict[str, Any]:
+        """Seconds of each finalist, measured in turn: lower quartile and median; and the load before."""
         choices = {name: nest_choice(self.command, layer.problem, nest) for name, nest in nests.items()}
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / "report.json"
-            self.bench.text("--side-by-side", "--problem", layer.problem, "--dir", "fwd", "--layout", "blocked",
-                            "--weights", "cached", "--threads", str(self.options.threads), "--choice", "automatic",
-                            *dict.fromkeys(choices.values()), "--peers", "onednn,c_loops", "--rounds",
-                            str(self.options.rounds), "--min-seconds", "0", "--max-seconds", "3600", "--json",
-                            str(file))
-            rows = json.loads(file.read_text())["results"]
+        report = self.bench.report(
+            "--side-by-side", "--problem", layer.problem, "--dir", "fwd", "--layout", "blocked", "--weights", "cached",
+            "--threads", str(self.options.threads), "--choice", "automatic", *dict.fromkeys(choices.values()),
+            "--peers", "onednn,c_loops", "--rounds", str(self.options.rounds), "--min-seconds", "0", "--max-seconds",
+            "3600")
+        rows = report["results"]
         # Equal choices have one row. The first row is that of `automatic`.
         by_nest = {row["choice"].split()[1]: row for row in rows if row["engine"] == "direct"}
         mine = {"automatic": rows[0], **{name: by_nest[text.split()[1]] for name, text in choices.items()}}
@@ -163,4 +160,4 @@ class Measurement:
                 raise CommandFailed(f"{layer.problem}: bench_conv has no times of {peer}. Build it with oneDNN (on "
                                     "Debian: apt-get install libdnnl-dev)")
             finals[peer] = {"low_s": rows[0][f"{peer}_low_s"], "median_s": rows[0][f"{peer}_s"]}
-        return finals
+        return {"finals": finals, "load": report["load_average"]}
