@@ -85,7 +85,8 @@ class Budget:
     def text(self) -> str:
         done = self.layers - self.left
         minutes = (time.monotonic() - self.begin) / max(1, done) * self.left / 60
-        return f"about {minutes:.0f} minutes left" if done else "the first"
+        left = f"about {minutes:.0f} minutes left" if done else "the first"
+        return f"{left}, {self.seconds_per_layer():.0f} s per layer"
 
 
 class Measurement:

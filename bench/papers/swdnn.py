@@ -62,6 +62,14 @@ class Page(NamedTuple):
         return [(case, {precision: record[f"{case.problem} {precision}"] for precision in ("float", "double")})
                 for case in chosen]
 
+    def has_all(self) -> bool:
+        """Whether all test sets are measured."""
+        return self.measurement.has([case.problem for case in self.cases])
+
+    def openblas(self) -> str:
+        core = self.measurement.record["openblas"]
+        return f"OpenBLAS with {f'OPENBLAS_CORETYPE={core}' if core else 'the kernels that it takes by itself'}."
+
     def source(self, loads: Sequence[float]) -> str:
         options = self.measurement.options
         return (f"Machine: {self.machine['processor']}, {options.threads} threads, {self.machine['simd']}. Lower "
@@ -177,7 +185,7 @@ COLUMNS = ["cases", "SW26010, model GFLOP/s", "of its peak", "double here, GFLOP
 
 
 def share(rows: Rows, precision: str) -> float:
-    return 100 * mean([speed(found[precision]) / found[precision]["peak_gflops"] for _, found in rows])
+    return 100 * mean([1e9 * speed(found[precision]) / found[precision]["peak_flops"] for _, found in rows])
 
 
 def group_row(name: str, rows: Rows) -> list[str]:
@@ -215,25 +223,27 @@ def engines_of(rows: Rows, precision: str) -> str:
     return ", ".join(f"{engine} {engines.count(engine)}" for engine in dict.fromkeys(engines))
 
 
-def musts(rows: Rows) -> list[str]:
+def facts(rows: Rows, whole: bool) -> list[str]:
+    """The ratios of some cases as sentences. Those of all test sets, `whole`, are required."""
     floats = [found["float"] for _, found in rows]
     over = {peer: geometric_mean([row[f"{peer}_low_s"] / row["ours_low_s"] for row in floats])
             for peer in ("onednn", "im2col")}
     # Per operation, because the batch may be cut in double only.
     double = geometric_mean([speed(found["float"]) / speed(found["double"]) for _, found in rows])
-    cut = [(case, precision, row["cut"]) for case, found in rows for precision, row in found.items() if row["cut"]]
-    cuts = {f"{case.problem} {precision}" for case, precision, _ in cut}
+    texts = {key: at_least(value, REQUIRED[key]) if whole else f"{value:.3f}" for key, value in over.items()}
+    texts["double"] = at_most(double, REQUIRED["double"]) if whole else f"{double:.3f}"
+    cuts = {f"{case.problem} {precision}": row["cut"] for case, found in rows for precision, row in found.items()
+            if row["cut"]}
+    reasons = list(cuts.values())
     return [
-        f"`automatic` in float over oneDNN, geometric mean of {len(rows)} cases: "
-        f"{at_least(over['onednn'], REQUIRED['onednn'])}; over im2col with OpenBLAS "
-        f"{at_least(over['im2col'], REQUIRED['im2col'])}.",
-        f"Seconds of double over float: {at_most(double, REQUIRED['double'])}.",
+        f"`automatic` in float over oneDNN, geometric mean of {len(rows)} cases: {texts['onednn']}; over im2col with "
+        f"OpenBLAS {texts['im2col']}. Seconds of double over float: {texts['double']}.",
         f"Share of the peak that was measured in the same run: float {share(rows, 'float'):.0f} %, double "
         f"{share(rows, 'double'):.0f} % (paper: 56 %, double). Engines: float {engines_of(rows, 'float')}; double "
         f"{engines_of(rows, 'double')}. toom_cook computes less than the operations that are counted.",
-        f"The batch was cut to {CUT_BATCH} in {len(cuts)} measurements, because a pass of the slowest side takes more "
-        f"than {LONG_PASS:g} s ({sum(reason == 'time' for *_, reason in cut)}), or because the tensors of all sides "
-        f"would fill half of the memory ({sum(reason == 'memory' for *_, reason in cut)})." if cuts else ""]
+        f"The batch was cut to {CUT_BATCH} in {len(cuts)} measurements: in {reasons.count('time')} because a pass of "
+        f"the slowest side takes more than {LONG_PASS:g} s, and in {reasons.count('memory')} because the tensors of "
+        "all sides would fill half of the memory." if cuts else ""]
 
 
 def measured_rows(rows: Rows) -> list[dict[str, Any]]:
@@ -247,11 +257,12 @@ def figure_6(page: Page) -> Result:
     text = table(["(a) input channels", *COLUMNS], [group_row(name, group) for name, group in inputs.items()]) + "\n"
     text += table(["(b) output channels", *COLUMNS], [group_row(name, group) for name, group in outputs.items()])
     text += "\n" + bullets(
-        page.source(loads_of(rows)) + " Means of test set 1, forward, blocked tensors, fresh weights.",
+        page.source(loads_of(rows)) + " Means of test set 1, forward, blocked tensors, fresh weights. "
+        + page.openblas(),
         "The numbers of the paper's bars are lost with its picture. The text says that speed rises with the input "
-        "channels, and hardly depends on the output channels.", *musts(rows))
+        "channels, and hardly depends on the output channels.", *facts(rows, False))
     everything = {"machine": named(page.machine), "rows": measured_rows(rows)}
-    return Result({"musts": musts(rows), **everything}, text,
+    return Result(everything, text,
                   share_figure("Paper 003, Figure 6: test set 1", {**inputs, **outputs}), everything)
 
 
@@ -263,13 +274,16 @@ def figure_7(page: Page) -> Result:
     text = "\n".join(table([head, *COLUMNS], [group_row(name, group) for name, group in groups.items()])
                      for head, groups in parts.items())
     text += "\n" + bullets(
-        page.source(loads_of(rows)) + " Test sets 2 to 4, forward, blocked tensors, fresh weights.",
+        page.source(loads_of(rows)) + " Test sets 2 to 4, forward, blocked tensors, fresh weights. "
+        + page.openblas(),
         "Paper: small maps and batches of 32 and 64 are slower, and the size of the kernel hardly matters.",
-        *musts(rows))
+        *facts(rows, False))
+    must = facts(page.rows([1, 2, 3, 4]), True) if page.has_all() else []
+    text += "\nAll test sets:\n\n" + bullets(*must) if must else ""
     everything = {"machine": named(page.machine), "rows": measured_rows(rows)}
     picture = share_figure("Paper 003, Figure 7: test sets 2 to 4",
                            {name: group for groups in parts.values() for name, group in groups.items()})
-    return Result({"musts": musts(rows), **everything}, text, picture, everything)
+    return Result({"musts": must, **everything}, text, picture, everything)
 
 
 def figure_8(page: Page) -> Result:
@@ -367,10 +381,8 @@ def main() -> None:
                 arguments.out = f"{prefix}_{name.replace(' ', '_')}"
             write(with_picture(result, arguments, f"Paper 003, {name}"), arguments, "003", name, SCRIPT)
             for sentence in result.data.get("musts", []):
-                print(f"{name}: {sentence}")
-        if arguments.all:
-            for sentence in musts(page.rows([1, 2, 3, 4])):
-                print(f"all test sets: {sentence}")
+                if sentence:
+                    print(f"{name}: {sentence}")
     except CommandFailed as failure:
         sys.exit(f"{failure}\n{arguments.record} keeps what is finished; the same command continues")
     except KeyboardInterrupt:
