@@ -37,7 +37,7 @@ class PolyScientist(PaperScript):
         self.run_script("polyscientist.py", *self.words)
         (row,) = json.loads((self.folder / "numbers.json").read_text())["layers"]
         self.assertEqual((row["layer"], row["problem"], row["variants"]),
-                         ("small layer", "mb2ic32ih10oc32oh10kh3ph1", 6))
+                         (1, "mb2ic32ih10oc32oh10kh3ph1", 6))
         for who in ("c_loops", "default", "reuse", "seconds", "best", "automatic", "onednn"):
             self.assertGreater(row[f"{who}_low_s"], 0)
         text = self.page.read_text()

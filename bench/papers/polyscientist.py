@@ -195,11 +195,11 @@ def table_1(page: Page) -> Result:
 
 
 def record_row(one: Measured) -> dict[str, Any]:
-    """A row of the data file: lower quartiles, and oneDNN's median."""
+    """A row of the data file: lower quartiles, and oneDNN's median. A number takes less of a line than a name."""
     finals = one.data["finals"]
     seconds = {f"{who}_low_s": finals[who]["low_s"] for who in (*WAYS, "best")}
     keep = ("variants", "steady", "slowest_s", "median_s", "fastest_s")
-    return {"net": one.layer.net, "layer": one.layer.name, "problem": one.layer.problem,
+    return {"net": one.layer.net, "layer": one.layer.number, "problem": one.layer.problem,
             **{key: one.data[key] for key in keep}, **seconds, "engine": finals["automatic"]["engine"],
             "onednn_median_s": finals["onednn"]["median_s"], "pick": one.data["nests"]["reuse"],
             "best": one.data["nests"]["best"]}

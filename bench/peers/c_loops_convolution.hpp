@@ -1,5 +1,5 @@
 // The convolution of Figure 6 of paper 004 (Tavarageri et al., PolyScientist) in C, as a competitor. The compiler
-// vectorises it, for the whole instruction set of the machine that builds it.
+// vectorises it, for the instruction set that our kernels use.
 #pragma once
 
 #include <memory>
