@@ -1,13 +1,23 @@
 #include "bench/net/measured_net.hpp"
 
 #include "bench/common/support.hpp"
+#include "bench/net/random_images.hpp"
 #include "nets/io/synthetic.hpp"
 
 namespace convolume::bench {
 namespace {
 
-/// Makes a volume a little larger than a patch, so that patches differ.
-nets::Dataset synthetic_data(const Extent3& patch, std::pmr::memory_resource* memory) {
+/// Makes a volume a little larger than a patch, so that patches differ. A classifier gets two batches of images.
+nets::Dataset synthetic_data(const nets::NetSpec& spec, std::pmr::memory_resource* memory) {
+  const Extent3& patch = spec.patch;
+  const nets::NetShapes shapes = nets::infer_shapes(spec, patch);
+  if (!shapes.keeps_resolution()) {
+    return random_images({.channels = spec.in_channels,
+                          .classes = shapes.output().channels,
+                          .count = 2 * spec.training.batch,
+                          .extent = patch},
+                         memory);
+  }
   nets::Dataset data;
   data.name = "synthetic";
   auto made = nets::make_synthetic_volume({.extent = patch + Extent3::all(8)}, memory);
@@ -21,7 +31,7 @@ class NetTraining : public MeasuredNet {
   NetTraining(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads,
               const SchedulerOptions& scheduling, const SlabOptions& memory)
       : MeasuredNet(threads, scheduling, memory),
-        data_(synthetic_data(spec.patch, &slabs_)),
+        data_(synthetic_data(spec, &slabs_)),
         trainer_(spec, data_, 1, options, scheduler_, &memory_) {
     trainer_.prepare();  // competitors run the graph themselves
   }

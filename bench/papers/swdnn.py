@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reproduces Tables 2 to 4 and Figures 2 and 6 to 9 of paper 003 (Zhao et al., swDNN and swCaffe) with
-`convolume plan bandwidth`, `plan explain` and `bench_conv`.
+"""Reproduces Tables 2 to 4 and Figures 2, 6 to 9 and 11 of paper 003 (Zhao et al., swDNN and swCaffe) with
+`convolume plan bandwidth`, `plan explain`, `bench_conv` and `bench_net`.
 
-    bench/papers/swdnn.py (--table 2|3|4 | --figure 2|6|7|8|9 | --all) --out PREFIX --record FILE
+    bench/papers/swdnn.py (--table 2|3|4 | --figure 2|6|7|8|9|11 | --all) --out PREFIX --record FILE
                           [--threads 2] [--into docs/papers.md] [--json FILE]
                           [--convolume build/release/tools/convolume]
 
@@ -11,9 +11,10 @@ into a document, between the comments that name the table or figure. --all write
 own (PREFIX_table_2, PREFIX_figure_6), and prints the required ratios. PREFIX.json holds what was measured.
 
 The tables and Figure 2 are computed. Figures 6 and 7 measure the 51 problems of the test sets in float and double,
-which takes one to two hours, Figure 8 takes minutes, and Figure 9 about ten. --record keeps each finished measurement
-as a line of JSON, so that the same command continues after Ctrl-C or a crash. Nothing else should run meanwhile. Needs
-bench_conv with oneDNN beside --convolume, OpenBLAS (on Debian: apt-get install libopenblas0-pthread), and Python 3.
+which takes one to two hours, Figure 8 takes minutes, and Figures 9 and 11 a quarter of an hour each. --record keeps
+each finished measurement as a line of JSON, so that the same command continues after Ctrl-C or a crash. Nothing else
+should run meanwhile. Needs bench_conv with oneDNN beside --convolume, OpenBLAS (on Debian: apt-get install
+libopenblas0-pthread), and Python 3.
 """
 import argparse
 import pathlib
@@ -25,6 +26,7 @@ from paper_bars import Series, grouped_bars  # noqa: E402
 from paper_page import Result, add_output_options, named, table, with_picture, write  # noqa: E402
 from paper_record import Record  # noqa: E402
 from swdnn_measure import CUT_BATCH, LONG_PASS, Case, Measurement, Options, mean, speed, test_sets  # noqa: E402
+from swdnn_vgg import VGG_16, VggTraining  # noqa: E402
 from yang_common import Command, CommandFailed, code, geometric_mean, wrapped  # noqa: E402
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
@@ -36,14 +38,9 @@ TABLE_2 = [(32, 4.31, 2.56), (64, 9.00, 9.20), (128, 17.25, 18.83), (192, 17.94,
 PAPER_MEAN, PAPER_LEAST, PAPER_MOST, PAPER_PEAK = 1680, 1300, 2000, 3020  # GFLOP/s of all cases; Table 3
 PAPER_LADDER = 48
 VGG_BATCH = 8
-# The layers of VGG-16, its fully connected layers as convolutions whose kernel covers x.
-VGG_16 = [("conv1_1", "ic3ih224oc64oh224kh3ph1"), ("conv1_2", "ic64ih224oc64oh224kh3ph1"),
-          ("conv2_1", "ic64ih112oc128oh112kh3ph1"), ("conv2_2", "ic128ih112oc128oh112kh3ph1"),
-          ("conv3_1", "ic128ih56oc256oh56kh3ph1"), ("conv3_2, 3_3", "ic256ih56oc256oh56kh3ph1"),
-          ("conv4_1", "ic256ih28oc512oh28kh3ph1"), ("conv4_2, 4_3", "ic512ih28oc512oh28kh3ph1"),
-          ("conv5_1, 5_2, 5_3", "ic512ih14oc512oh14kh3ph1"), ("fc6", "ic512ih7oc4096oh1kh7"),
-          ("fc7", "ic4096ih1oc4096oh1kh1"), ("fc8", "ic4096ih1oc1000oh1kh1")]
-REQUIRED = {"onednn": 0.9, "im2col": 1.0, "double": 2.3, "step": 0.97, "ladder": 48.0}
+TRAINING_BATCHES = (8, 32)
+REQUIRED = {"onednn": 0.9, "im2col": 1.0, "double": 2.3, "step": 0.97, "ladder": 48.0, "vgg16": 1.2}
+PAPER_TRAINING = "4.6 times (float) and 3.8 times before layouts and threads were changed, over its processor"
 
 
 class Page(NamedTuple):
@@ -340,16 +337,45 @@ def figure_9(page: Page) -> Result:
     return Result({"models": means, **measured}, text, picture, measured)
 
 
+def figure_11(page: Page) -> Result:
+    training = VggTraining(page.command, page.measurement.record, page.measurement.options.threads,
+                           min(3, page.measurement.options.rounds))
+    page.measurement.take_fastest_openblas()
+    rows, ratios, speeds, loads = [], [], {}, []
+    for batch in TRAINING_BATCHES:
+        net, peers = training.net(batch), training.peers(batch)
+        bar = peers + net["outside"]
+        ratios.append(bar / net["seconds"])
+        speeds[batch] = (batch / net["seconds"], batch / bar)
+        loads.append(net["load"])
+        rows.append([str(batch), f"{net['seconds']:.2f}", f"{speeds[batch][0]:.2f}", f"{net['outside']:.2f}",
+                     f"{peers:.2f}", f"{speeds[batch][1]:.2f}", at_least(ratios[-1], REQUIRED["vgg16"])])
+    text = table(["batch", "our iteration, s", "images/s", "outside of convolutions, s", "convolutions by im2col and "
+                  "OpenBLAS, s", "images/s with them", "ratio"], rows)
+    text += "\n" + bullets(
+        page.source(loads) + " Training of `nets/zoo/vgg16.toml` by `bench_net`; medians of "
+        f"{training.rounds} rounds. " + page.openblas(),
+        "The bar of im2col is the sum of the training passes of all 16 layers (`bench_conv`, the same batch) and what "
+        "our net takes outside of convolutions. Its first layer computes no gradient of x, as ours.",
+        f"Paper: {PAPER_TRAINING}. The numbers of its bars are lost with the picture.")
+    picture = grouped_bars("Paper 003, Figure 11: training of VGG-16", "images/s",
+                           [f"batch {batch}" for batch in speeds],
+                           [Series("im2col and OpenBLAS", OTHER, [theirs for _, theirs in speeds.values()]),
+                            Series("ours", OURS, [mine for mine, _ in speeds.values()])], False)
+    measured = {"machine": named(page.machine), "images_per_second": speeds, "ratios": ratios}
+    return Result(measured, text, picture, measured)
+
+
 ITEMS: dict[str, Callable[[Page], Result]] = {
     "table 2": table_2, "table 3": table_3, "table 4": table_4, "figure 2": figure_2, "figure 6": figure_6,
-    "figure 7": figure_7, "figure 8": figure_8, "figure 9": figure_9}
+    "figure 7": figure_7, "figure 8": figure_8, "figure 9": figure_9, "figure 11": figure_11}
 
 
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--table", type=int, choices=[2, 3, 4])
-    what.add_argument("--figure", type=int, choices=[2, 6, 7, 8, 9])
+    what.add_argument("--figure", type=int, choices=[2, 6, 7, 8, 9, 11])
     what.add_argument("--all", action="store_true")
     add_output_options(parser)
     parser.add_argument("--record", type=pathlib.Path, required=True, help="file that keeps finished measurements")

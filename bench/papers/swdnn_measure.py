@@ -68,13 +68,13 @@ class Measurement:
         keys = [(problem, precision) for problem in dict.fromkeys(problems) for precision in TYPES]
         missing = [key for key in keys if " ".join(key) not in self.record]
         if missing:
-            os.environ["OPENBLAS_CORETYPE"] = self.openblas_core()
+            self.take_fastest_openblas()
         for i, (problem, precision) in enumerate(missing):
             print(f"{i + 1} of {len(missing)}: {problem} {precision}", file=sys.stderr, flush=True)
             self.record.add(f"{problem} {precision}", self.case(problem, precision))
 
-    def openblas_core(self) -> str:
-        """The kernels with which OpenBLAS is fastest. It may not know this processor."""
+    def take_fastest_openblas(self) -> None:
+        """Selects the kernels with which OpenBLAS is fastest. It may not know this processor."""
         if "openblas" not in self.record:
             seconds = {}
             for core in OPENBLAS_CORES:
@@ -87,7 +87,7 @@ class Measurement:
                         raise
                     print(f"OPENBLAS_CORETYPE={core} left out: {failure}", file=sys.stderr)
             self.record.add("openblas", min(seconds, key=lambda core: seconds[core]))
-        return str(self.record["openblas"])
+        os.environ["OPENBLAS_CORETYPE"] = self.record["openblas"]
 
     def has(self, problems: Sequence[str]) -> bool:
         return all(f"{problem} {precision}" in self.record for problem in problems for precision in TYPES)
