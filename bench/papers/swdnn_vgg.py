@@ -40,9 +40,9 @@ class VggTraining:
             load = os.getloadavg()[0]
             with tempfile.TemporaryDirectory() as folder:
                 file = pathlib.Path(folder) / "report.json"
-                self.bench_net.text("--side-by-side", "--net", str(NET), "--batch", str(batch), "--backend", "native",
-                                    "--cache", "on", "--threads", str(self.threads), "--rounds", str(self.rounds),
-                                    "--min-seconds", "0", "--memory-budget", "16", "--json", str(file))
+                self.bench_net.text("--side-by-side", "--net", str(NET), "--engine", "automatic", "--batch", str(batch),
+                                    "--backend", "native", "--cache", "on", "--threads", str(self.threads), "--rounds",
+                                    str(self.rounds), "--min-seconds", "0", "--json", str(file))
                 row = json.loads(file.read_text())["results"][0]
             outside = (row["ops_seconds"] + row["other_seconds"]) / self.threads
             self.record.add(key, {"seconds": row["seconds"], "outside": outside, "peak_bytes": row["peak_bytes"],
