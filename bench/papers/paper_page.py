@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import sys
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import results_data  # noqa: E402
@@ -44,6 +44,23 @@ def with_picture(result: Result, arguments: argparse.Namespace, title: str) -> R
     page = arguments.into if arguments.into else pathlib.Path(arguments.out)
     link = pathlib.Path(os.path.relpath(f"{arguments.out}.svg", page.parent)).as_posix()
     return result._replace(text=f"![{title}]({link})\n\n{result.text}")
+
+
+def write_items(items: dict[str, Callable[[Any], Result]], page: Any, arguments: argparse.Namespace, paper: str,
+                script: str) -> None:
+    """Makes the item of --table or --figure from `page`, or with --all every item, each with a prefix of its own.
+    Prints the sentences about required ratios, data["musts"]."""
+    prefix, chosen = arguments.out, f"table {arguments.table}" if arguments.table else f"figure {arguments.figure}"
+    for name, make in items.items():
+        if not arguments.all and name != chosen:
+            continue
+        result = make(page)
+        if arguments.all:
+            arguments.out = f"{prefix}_{name.replace(' ', '_')}"
+        write(with_picture(result, arguments, f"Paper {paper}, {name}"), arguments, paper, name, script)
+        for sentence in result.data.get("musts", []):
+            if sentence:
+                print(f"{name}: {sentence}")
 
 
 def named(machine: dict[str, Any]) -> dict[str, Any]:

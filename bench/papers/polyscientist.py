@@ -23,10 +23,10 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 sys.dont_write_bytecode = True
 from paper_bars import Series, grouped_bars  # noqa: E402
-from paper_page import Result, add_output_options, named, table, with_picture, write  # noqa: E402
+from paper_page import Result, add_output_options, named, table, write_items  # noqa: E402
 from paper_record import Record  # noqa: E402
 from polyscientist_measure import NETS, ORDERS, ORDERS_OF, Layer, Measurement, Options, read_list  # noqa: E402
-from yang_common import Command, CommandFailed, code, geometric_mean, wrapped  # noqa: E402
+from yang_common import Command, CommandFailed, at_least, bullets, code, geometric_mean  # noqa: E402
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SCRIPT = "polyscientist.py"
@@ -110,10 +110,6 @@ def mean_of(layers: Sequence[Measured], who: str, over: str) -> float:
     return geometric_mean([one.speed(who, over) for one in layers])
 
 
-def verdict(value: float, required: float) -> str:
-    return f"{value:.3f} (required: {required:.2f}{'' if value >= required else ', NOT reached'})"
-
-
 def musts(nets: dict[str, list[Measured]]) -> list[str]:
     """The required ratios, each as a sentence."""
     layers = [one for found in nets.values() for one in found]
@@ -128,7 +124,7 @@ def musts(nets: dict[str, list[Measured]]) -> list[str]:
     short = [one for one in layers if one.data["variants"] < min(120, one.data["candidates"])]
     unsteady = [one for one in layers if not one.data["steady"]]
     return [
-        f"Pick by reuse over oneDNN, geometric mean of the {len(nets)} nets: {verdict(all_nets, REQUIRED['nets'])}. "
+        f"Pick by reuse over oneDNN, geometric mean of the {len(nets)} nets: {at_least(all_nets, REQUIRED['nets'])}. "
         + (f"Nets below {REQUIRED['net']:.2f}: {', '.join(slow)}." if slow else
            f"No net is below {REQUIRED['net']:.2f}."),
         f"The same without the {sum(not one.peer_is_steady for one in layers)} layers in which oneDNN's median is "
@@ -136,9 +132,9 @@ def musts(nets: dict[str, list[Measured]]) -> list[str]:
         + (f"{geometric_mean(steady_means):.3f}." if steady_means else "no layer is left."),
         f"Pick by seconds over oneDNN: {geometric_mean([mean_of(f, 'seconds', 'onednn') for f in nets.values()]):.3f}. "
         f"Automatic over oneDNN: {geometric_mean([mean_of(f, 'automatic', 'onednn') for f in nets.values()]):.3f}.",
-        f"Pick by reuse over the best variant: {verdict(geometric_mean(picks['reuse']), REQUIRED['pick'])}; the worst "
+        f"Pick by reuse over the best variant: {at_least(geometric_mean(picks['reuse']), REQUIRED['pick'])}; the worst "
         f"layer is {worst.layer.name} of {NETS[worst.layer.net]} with "
-        f"{verdict(min(picks['reuse']), REQUIRED['worst pick'])}. Pick by seconds: "
+        f"{at_least(min(picks['reuse']), REQUIRED['worst pick'])}. Pick by seconds: "
         f"{geometric_mean(picks['seconds']):.3f}, at worst {min(picks['seconds']):.3f}.",
         f"Pick by reuse over the default order: {mean_of(layers, 'reuse', 'default'):.3f}; over Figure 6 in C: "
         f"{mean_of(layers, 'reuse', 'c_loops'):.2f} (paper: 4 to 11).",
@@ -147,10 +143,6 @@ def musts(nets: dict[str, list[Measured]]) -> list[str]:
         + (f"{len(short)} of these have more candidates." if short else "These have all that there are."),
         f"Unsteady layers (the default order's times differ by more than 10 %, twice): {len(unsteady)} of "
         f"{len(layers)}."]
-
-
-def bullets(*sentences: str) -> str:
-    return wrapped("\n".join(f"- {sentence}" for sentence in sentences if sentence))
 
 
 def engines_text(layers: Sequence[Measured]) -> str:
@@ -224,7 +216,7 @@ def bars_figure(page: Page, number: int, net: str) -> Result:
             if one.speed("reuse", "onednn") < REQUIRED["net"]]
     text += "\n" + bullets(
         "GFLOP/s. " + page.source(layers),
-        f"Geometric means: pick by reuse over oneDNN {verdict(mean_of(layers, 'reuse', 'onednn'), REQUIRED['net'])}, "
+        f"Geometric means: pick by reuse over oneDNN {at_least(mean_of(layers, 'reuse', 'onednn'), REQUIRED['net'])}, "
         f"over the default order {mean_of(layers, 'reuse', 'default'):.3f}, over Figure 6 in C "
         f"{mean_of(layers, 'reuse', 'c_loops'):.2f} ({min(one.speed('reuse', 'c_loops') for one in layers):.1f} to "
         f"{max(one.speed('reuse', 'c_loops') for one in layers):.1f}).",
@@ -348,16 +340,7 @@ def main() -> None:
                     "threads": options.threads, "rounds": options.rounds, "variants": options.variants}
         measurement = Measurement(command, Record(arguments.record, identity), options)
         page = Page(command, measurement, arguments.lists, options.threads, machine)
-        prefix, chosen = arguments.out, f"table {arguments.table}" if arguments.table else f"figure {arguments.figure}"
-        for name, make in items().items():
-            if not arguments.all and name != chosen:
-                continue
-            result = make(page)
-            if arguments.all:
-                arguments.out = f"{prefix}_{name.replace(' ', '_')}"
-            write(with_picture(result, arguments, f"Paper 004, {name}"), arguments, "004", name, SCRIPT)
-            for sentence in result.data.get("musts", []):
-                print(sentence)
+        write_items(items(), page, arguments, "004", SCRIPT)
     except CommandFailed as failure:
         sys.exit(f"{failure}\n{arguments.record} keeps the finished layers; the same command continues")
     except KeyboardInterrupt:

@@ -23,11 +23,11 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 sys.dont_write_bytecode = True
 from paper_bars import Series, grouped_bars  # noqa: E402
-from paper_page import Result, add_output_options, named, table, with_picture, write  # noqa: E402
+from paper_page import Result, add_output_options, named, table, write_items  # noqa: E402
 from paper_record import Record  # noqa: E402
 from swdnn_measure import CUT_BATCH, LONG_PASS, Case, Measurement, Options, mean, speed, test_sets  # noqa: E402
 from swdnn_vgg import VGG_16, VggTraining  # noqa: E402
-from yang_common import Command, CommandFailed, code, geometric_mean, wrapped  # noqa: E402
+from yang_common import Command, CommandFailed, at_least, bullets, code, geometric_mean  # noqa: E402
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SCRIPT = "swdnn.py"
@@ -72,14 +72,6 @@ class Page(NamedTuple):
         return (f"Machine: {self.machine['processor']}, {options.threads} threads, {self.machine['simd']}. Lower "
                 f"quartiles of {min(3, options.rounds)} to {options.rounds} rounds in turn. Load average "
                 f"{min(loads):.1f} to {max(loads):.1f}.")
-
-
-def bullets(*sentences: str) -> str:
-    return wrapped("\n".join(f"- {sentence}" for sentence in sentences if sentence))
-
-
-def at_least(value: float, required: float) -> str:
-    return f"{value:.3f} (required: {required:g}{'' if value >= required else ', NOT reached'})"
 
 
 def at_most(value: float, required: float) -> str:
@@ -398,17 +390,7 @@ def main() -> None:
         identity = {"script": SCRIPT, "processor": machine["processor"], "simd": machine["simd"], **options._asdict()}
         measurement = Measurement(command, Record(arguments.record, identity), options, machine)
         page = Page(command, measurement, test_sets(command), arguments.layers, machine)
-        prefix, chosen = arguments.out, f"table {arguments.table}" if arguments.table else f"figure {arguments.figure}"
-        for name, make in ITEMS.items():
-            if not arguments.all and name != chosen:
-                continue
-            result = make(page)
-            if arguments.all:
-                arguments.out = f"{prefix}_{name.replace(' ', '_')}"
-            write(with_picture(result, arguments, f"Paper 003, {name}"), arguments, "003", name, SCRIPT)
-            for sentence in result.data.get("musts", []):
-                if sentence:
-                    print(f"{name}: {sentence}")
+        write_items(ITEMS, page, arguments, "003", SCRIPT)
     except CommandFailed as failure:
         sys.exit(f"{failure}\n{arguments.record} keeps what is finished; the same command continues")
     except KeyboardInterrupt:

@@ -101,6 +101,15 @@ def operand_stack(label: str, report: dict[str, Any], scale: float = 1) -> Stack
     return Stack(label, [(color, scale * operand(report, name)) for color, name in ((X, "x"), (W, "w"), (Y, "y"))])
 
 
+def at_least(value: float, required: float) -> str:
+    return f"{value:.3f} (required: {required:g}{'' if value >= required else ', NOT reached'})"
+
+
+def bullets(*sentences: str) -> str:
+    """A list of the sentences that are not empty."""
+    return wrapped("\n".join(f"- {sentence}" for sentence in sentences if sentence))
+
+
 def wrapped(text: str) -> str:
     """Breaks paragraphs and list items at 100 columns. Tables stay."""
     blocks = []
