@@ -183,16 +183,20 @@ struct InferCommand {
   Common common;
   std::vector<std::string> patch;
   std::vector<std::int64_t> overlap;
-  std::vector<std::string> box, flip;
+  std::vector<std::string> volumes, box, flip;
   std::vector<double> spacing;
   std::string memory, blend = "ramp";
   bool dry_run = false;
 
   void add_to(CLI::App& app) {
     app.add_option("checkpoint", options.checkpoint, "Checkpoint (*.safetensors); it contains the net")->required();
-    app.add_option("volume", options.volume, "Volume to segment, in any format that convert reads")->required();
+    app.add_option("volume", volumes,
+                   "Volume to segment, in any format that convert reads. A classifier reads one or more, each a case")
+        ->required()
+        ->expected(1, -1);
     app.add_option("--out", options.output,
-                   "Volume to write: .tif, .h5, .nii, .nii.gz or .zarr. Finished parts lie in OUT.part until the end")
+                   "Volume to write: .tif, .h5, .nii, .nii.gz or .zarr. Finished parts lie in OUT.part until the end. "
+                   "For a classifier: a table, .csv, with the case, its class and one probability per class")
         ->required();
     app.add_option("--channel", options.channels,
                    "Another volume of the same extent, whose channels follow; may be repeated")
@@ -205,7 +209,7 @@ struct InferCommand {
     add_box(app, box, "Part of the volume to segment: three ranges z,y,x, e.g. 0:64,0:512,0:512");
     app.add_option("--patch", patch,
                    "Input patch: z,y,x or one number; default: the training patch. auto: patch and overlap that take "
-                   "the least time within --memory, see --dry-run; this changes the result a little")
+                   "the least time within --memory, see --dry-run; this changes the result a little. Not of a classifier")
         ->delimiter(',');
     app.add_option("--overlap", overlap,
                    "Overlap of patches: z,y,x or one number; default: 0 for a net without padding, otherwise the field "
@@ -243,6 +247,8 @@ struct InferCommand {
   }
 
   void read_options() {
+    options.volume = volumes.front();
+    options.cases.assign(volumes.begin() + 1, volumes.end());
     read_box(box, options.begin, options.end);
     if (!spacing.empty()) options.spacing = {spacing[0], spacing[1], spacing[2]};
     options.cheapest_patch = patch == std::vector<std::string>{"auto"};
@@ -301,7 +307,9 @@ struct InferCommand {
                  kept ? "Continue with --resume" : "No part is finished, so run it again");
       return interrupted;
     }
-    fmt::print("{} {}\n", options.labels ? "labels       " : "probabilities", options.output.string());
+    const bool table = options.output.extension() == ".csv";
+    const char* const what = table ? "classes      " : options.labels ? "labels       " : "probabilities";
+    fmt::print("{} {}\n", what, options.output.string());
     return 0;
   }
 };
@@ -480,8 +488,8 @@ struct PreviewCommand {
   int run() {
     options.on_note = print_note;
     nets::preview(options);
-    fmt::print("preview       {} (middle slices of {} patches, labels outlined)\n", options.out.string(),
-               options.count);
+    fmt::print("preview       {} (middle slices of {} patches; labels are outlined, classes are frames)\n",
+               options.out.string(), options.count);
     return 0;
   }
 };
@@ -522,7 +530,8 @@ int run(int argc, char** argv) {
   tools::PlanCommand plan;
   ConvolveCommand convolve;
   const auto* train_app = add_command(app, "train", "Train a net", train);
-  const auto* infer_app = add_command(app, "infer", "Write the probability volume of a trained net", infer);
+  const auto* infer_app =
+      add_command(app, "infer", "Write the probability volume of a trained net, or the classes of cases", infer);
   const auto* eval_app = add_command(app, "eval", "Compare a probability volume with labels", eval);
   const auto* info_app = add_command(app, "info", "Describe a net, a checkpoint or a volume, or the machine", info);
   const auto* simulate_app = add_command(

@@ -11,7 +11,7 @@ void InfoCommand::add_to(CLI::App& app) {
       "file", file_,
       "Net description (TOML), checkpoint or volume; if absent, the machine and the libraries are described");
   app.add_option("--set", overrides_, "Replace a value of the net: table.key=value");
-  app.add_option("--patch", patch_, "Input patch: z,y,x or one number")->delimiter(',');
+  app.add_option("--patch", patch_, "Input patch: z,y,x or one number; not of a classifier")->delimiter(',');
   app.add_option("--threads", threads_,
                  "Threads of the training whose memory is computed; 0 means the default of train")
       ->check(CLI::Range(0, 1024));

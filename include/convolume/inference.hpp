@@ -1,4 +1,4 @@
-// Predicts volumes of any size with a trained net.
+// Predicts volumes of any size with a trained net, or the classes of volumes.
 #pragma once
 
 #include <array>
@@ -28,8 +28,9 @@ struct InferOptions {
   std::string volume{};  ///< in any format; "file.h5:/dataset" names a data set (docs/formats.md)
   /// Volumes of the same extent whose channels follow those of `volume`, as in a data set with several images.
   std::vector<std::string> channels{};
-  std::filesystem::path output{};  ///< in any format; its name decides which
-  bool as_uint8 = false;           ///< store probabilities as 0..255 instead of float values in 0..1
+  std::vector<std::string> cases{};  ///< of a classifier: volumes after `volume`, one case each
+  std::filesystem::path output{};    ///< in any format; its name decides which. Of a classifier: a table, "NAME.csv"
+  bool as_uint8 = false;             ///< store probabilities as 0..255 instead of float values in 0..1
   /// Store labels instead of probabilities: the most probable class (uint8 or uint16) for a softmax, else a channel of
   /// 0 and 1 (uint8) per output channel.
   bool labels = false;
@@ -78,6 +79,10 @@ struct InferOptions {
 /// Returns false if a stop request came before the end. Throws any Error: IoError if another process writes this
 /// output, if OUTPUT.part exists and `resume` is not set, or if the disk cannot hold the result; InvalidArgument if
 /// `memory` is too small, or if a resumed inference differs in net, volume or options.
+///
+/// A classifier, which is a net that was trained on cases with classes, writes a table instead: the columns `case`,
+/// `class` (the name of the most probable one) and one probability per class. It reads the central patch of each case,
+/// and writes nothing before the end. Options that have no meaning for it are refused.
 CONVOLUME_API bool infer(const InferOptions& options);
 
 /// A net of a checkpoint that predicts volumes in memory, with the bits that infer() writes for a file with the same

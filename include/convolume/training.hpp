@@ -113,7 +113,7 @@ struct PreviewOptions {
 };
 
 /// Writes a PNG with the middle slices of the first patches that a training run with this seed gets. Labels are
-/// outlined. Throws any Error.
+/// outlined. If volumes have classes, the frame of a patch has the colour of its class. Throws any Error.
 CONVOLUME_API void preview(const PreviewOptions& options);
 
 /// Returns a text with iteration, net and numerics record of a checkpoint.

@@ -12,6 +12,7 @@
 #include "nets/data/summary_file.hpp"
 #include "nets/io/nan_source.hpp"
 #include "nets/io/orientation.hpp"
+#include "nets/io/reopened_source.hpp"
 #include "nets/io/stacked_source.hpp"
 
 namespace convolume::nets {
@@ -172,7 +173,9 @@ class Loader {
 
   /// Opens a file, and turns it if the data set has an orientation. `map` becomes how it is turned.
   std::unique_ptr<io::VolumeSource> open_file(const std::string& path, OpenCase& result, io::AxisMap* map = nullptr) {
-    auto source = io::open_volume(path);
+    // There can be thousands of cases with classes, and only so many files can be open.
+    auto source =
+        spec_.class_names.empty() ? io::open_volume(path) : io::open_for_each_read(io::split_volume_path(path));
     result.states.push_back(FileState::of(source->path()));
     for (const std::string& note : source->info().notes) {
       ++notes_.try_emplace(note, Noted{path, 0}).first->second.files;

@@ -232,6 +232,12 @@ void export_split(const std::filesystem::path& data_file, const std::string& spl
     throw InvalidArgument(fmt::format("split '{}' is unknown; use train or validation", split));
   }
   const Dataset data = load_dataset(data_file, {.memory = &memory});
+  if (data.classifies()) {
+    throw InvalidArgument(
+        fmt::format("{}: its cases have classes, and no labels that could be exported; use convolume "
+                    "convert to copy an image",
+                    data_file.string()));
+  }
   const auto& list = split == "train" ? data.train : data.validation;
   if (list.size() != 1) {
     throw InvalidArgument(fmt::format("{}: split '{}' has {} volumes, but only a split with 1 volume can be exported",

@@ -11,6 +11,7 @@
 #include "core/files.hpp"
 #include "core/ownership.hpp"
 #include "nets/base/memory_limit.hpp"
+#include "nets/infer/classification.hpp"
 #include "nets/infer/inference_manifest.hpp"
 #include "nets/infer/inference_options.hpp"
 #include "nets/infer/inference_planner.hpp"
@@ -29,18 +30,19 @@ constexpr std::size_t mebibyte = std::size_t{1} << 20;
 /// An inference from its options to its output. The steps are called in the order in which they are declared.
 class Inference {
  public:
-  explicit Inference(const InferOptions& o)
+  Inference(const InferOptions& o, CheckpointHeader header)
       : o_(o),
         limit_(memory_limit(o.memory)),
         target_(io::split_volume_path(o.output.string())),
         part_(part_of(target_)),
         memory_({.upstream = o.upstream}),
         scheduler_(o.threads > 0 ? o.threads : default_threads(), {.change_affinity = o.change_affinity}),
-        header_(read_checkpoint_header(o.checkpoint)),
+        header_(std::move(header)),
         stored_(stored_of(o, header_.net)) {}
 
   /// Checks what needs no volume. After the inference these errors could come hours later.
   void check_options() {
+    refuse_classifier_options(o_);
     check_output();
     const Extent3 patch = o_.patch.value_or(header_.net.patch);
     channels_ = infer_shapes(header_.net, patch).output().channels;
@@ -303,8 +305,10 @@ class Inference {
 }  // namespace
 
 bool infer(const InferOptions& options) {
+  CheckpointHeader header = read_checkpoint_header(options.checkpoint);
+  if (!header.class_names.empty()) return classify(options, header);
   try {
-    Inference inference(options);
+    Inference inference(options, std::move(header));
     inference.check_options();
     inference.take_output();
     inference.prepare();
@@ -315,7 +319,9 @@ bool infer(const InferOptions& options) {
 }
 
 InferencePlan plan_inference(const InferOptions& options) {
-  Inference inference(options);
+  CheckpointHeader header = read_checkpoint_header(options.checkpoint);
+  refuse_classifier(header, options.checkpoint, "--dry-run plans the patches of a volume");
+  Inference inference(options, std::move(header));
   inference.check_options();
   inference.prepare();
   return inference.plan();

@@ -3,6 +3,7 @@
 #include "convolume/inference.hpp"
 #include "nets/base/memory_limit.hpp"
 #include "nets/files/array_voxels.hpp"
+#include "nets/infer/classification.hpp"
 #include "nets/infer/inference_options.hpp"
 #include "nets/infer/inference_planner.hpp"
 #include "nets/infer/inference_volume.hpp"
@@ -59,6 +60,7 @@ struct VolumePredictor::Impl {
         header(read_checkpoint_header(o.checkpoint)),
         stored(stored_of(o, header.net)),
         parameters(header.net, false, 0, &memory) {
+    refuse_classifier(header, o.checkpoint, "VolumePredictor predicts volumes");
     check_patch_options(o, header.net);
     channels = infer_shapes(header.net, o.patch.value_or(header.net.patch)).output().channels;
     load_checkpoint(o.checkpoint, parameters);

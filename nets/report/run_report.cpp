@@ -81,6 +81,19 @@ Json volume_of(const VolumeSlices& volume) {
   return json;
 }
 
+Json cases_of(const CasePictures& cases, const Scores& scores) {
+  Json json{{"classes", scores.classes}, {"confusion", scores.confusion}, {"pictures", Json::array()}};
+  for (const auto* list : {&cases.wrong(), &cases.right()}) {
+    for (const CasePictures::Picture& one : *list) {
+      json["pictures"].push_back({{"name", one.name},
+                                  {"actual", scores.classes.at(one.actual)},
+                                  {"predicted", scores.classes.at(one.predicted)},
+                                  {"image", base64(one.image)}});
+    }
+  }
+  return json;
+}
+
 /// Returns the number of a text in a list, and adds it if the list does not have it.
 std::size_t number_of(const std::string& text, std::vector<std::string>& list,
                       std::map<std::string, std::size_t>& known) {
@@ -159,6 +172,21 @@ void add_volumes(ReportTable& table, const char* split, const std::vector<Labell
   }
 }
 
+ReportTable class_table(const Dataset& data) {
+  ReportTable table{"Data: " + data.name, {"split", "class", "cases"}, {}};
+  const auto add = [&](const char* split, const std::vector<LabelledVolume>& volumes) {
+    for (std::size_t c = 0; c < data.class_names.size(); ++c) {
+      const auto cases = std::count_if(volumes.begin(), volumes.end(), [&](const LabelledVolume& volume) {
+        return static_cast<std::size_t>(volume.class_number) == c;
+      });
+      table.rows.push_back({split, data.class_names[c], std::to_string(cases)});
+    }
+  };
+  add("train", data.train);
+  add("validation", data.validation);
+  return table;
+}
+
 }  // namespace
 
 std::string report_html(const Report& report) {
@@ -168,6 +196,8 @@ std::string report_html(const Report& report) {
             {"losses", losses_of(report.losses)},
             {"validations", validations_of(report.validations)}};
   json["volume"] = report.volume == nullptr ? Json() : volume_of(*report.volume);
+  const bool classified = report.cases != nullptr && report.scores != nullptr;
+  json["cases"] = classified ? cases_of(*report.cases, *report.scores) : Json();
   json["trace"] = report.trace.empty() ? Json() : trace_of(report.trace);
   json["tables"] = Json::array();
   for (const ReportTable& table : report.tables) {
@@ -183,6 +213,7 @@ void write_report(const std::filesystem::path& file, const Report& report) {
 }
 
 ReportTable data_table(const Dataset& data) {
+  if (data.classifies()) return class_table(data);
   const char* const counted = data.regions > 0 ? "voxels outside, and per region" : "voxels per class";
   ReportTable table{"Data: " + data.name, {"split", "volume", "voxels (z, y, x)", "channels", counted, ""}, {}};
   add_volumes(table, "train", data.train);

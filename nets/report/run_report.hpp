@@ -9,6 +9,7 @@
 
 #include "convolume/scheduler.hpp"
 #include "nets/data/dataset.hpp"
+#include "nets/report/case_pictures.hpp"
 #include "nets/report/run_log.hpp"
 #include "nets/report/volume_slices.hpp"
 
@@ -29,6 +30,8 @@ struct Report {
   std::span<const LossPoint> losses;
   std::span<const Validation> validations;
   const VolumeSlices* volume = nullptr;  ///< null: no validation volume
+  const CasePictures* cases = nullptr;   ///< of a classifier, with `scores`; null: no validation so far
+  const Scores* scores = nullptr;        ///< of the last validation of a classifier
   std::span<const TraceEvent> trace;     ///< of whole iterations; empty: none were recorded
   std::vector<ReportTable> tables{};
   std::vector<std::pair<std::string, std::string>> texts{};  ///< titles and texts, e.g. of the net's file
@@ -40,7 +43,8 @@ std::string report_html(const Report& report);
 /// Replaces a file by the page. Throws IoError.
 void write_report(const std::filesystem::path& file, const Report& report);
 
-/// Returns one row per volume: split, name, extent, channels, and voxels of each class if they were counted.
+/// Returns one row per volume: split, name, extent, channels, and voxels of each class if they were counted. If volumes
+/// have classes, it returns one row per class: split, class and number of cases.
 ReportTable data_table(const Dataset& data);
 /// Returns facts about this machine and this build.
 ReportTable machine_table();

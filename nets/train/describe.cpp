@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "convolume/cpu.hpp"
 #include "convolume/fft.hpp"
@@ -94,6 +95,9 @@ std::string describe_checkpoint(const std::filesystem::path& file) {
                       to_string(net.patch));
   text += fmt::format("{:<16}{}, intensities normalised per {}\n", "data digest", header.data_digest,
                       name_of(parse_intensity(header.normalisation, file.string()).first.normalise));
+  if (!header.class_names.empty()) {
+    text += fmt::format("{:<16}{}\n", "classes", fmt::join(header.class_names, ", "));
+  }
   return text + fmt::format("\nnumerics record\n{}\n", header.numerics);
 }
 

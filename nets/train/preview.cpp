@@ -1,4 +1,5 @@
 // Writes a picture of patches as a net gets them.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -18,7 +19,7 @@ namespace {
 using Colour = std::array<std::uint8_t, 3>;
 constexpr std::array<Colour, 6> class_colours{
     {{230, 60, 50}, {60, 170, 70}, {70, 120, 230}, {230, 170, 30}, {190, 80, 200}, {40, 180, 190}}};
-constexpr index_t gap = 4, least_width = 128;
+constexpr index_t gap = 4, frame = 3, least_width = 128;
 
 /// A picture in RGB. It is white where nothing was drawn.
 struct Picture {
@@ -29,6 +30,19 @@ struct Picture {
     std::copy(colour.begin(), colour.end(), pixels.begin() + 3 * (y * width + x));
   }
 };
+
+const Colour& colour_of(index_t number) {
+  return class_colours[static_cast<std::size_t>(number) % class_colours.size()];
+}
+
+/// Draws a frame within a tile.
+void draw_frame(Picture& picture, index_t top, index_t left, index_t height, index_t width, const Colour& colour) {
+  for (index_t y = 0; y < height; ++y) {
+    for (index_t x = 0; x < width; ++x) {
+      if (std::min({y, x, height - 1 - y, width - 1 - x}) < frame) picture.set(top + y, left + x, colour);
+    }
+  }
+}
 
 /// Draws the middle slice of a patch, and the outlines of its labels.
 void draw_tile(Picture& picture, index_t top, index_t left, index_t scale, const Tensor<float>& image,
@@ -53,9 +67,7 @@ void draw_tile(Picture& picture, index_t top, index_t left, index_t scale, const
                         (py % scale == scale - 1 && class_at(y + 1, x) != own) ||
                         (px % scale == scale - 1 && class_at(y, x + 1) != own);
       const bool outlined = own > 0 && edge;
-      picture.set(top + py, left + px,
-                  outlined ? class_colours[static_cast<std::size_t>(own - 1) % class_colours.size()]
-                           : Colour{shade, shade, shade});
+      picture.set(top + py, left + px, outlined ? colour_of(own - 1) : Colour{shade, shade, shade});
     }
   }
 }
@@ -90,7 +102,11 @@ void preview(const PreviewOptions& o) {
     loader.load(0, 1);
     loader.place({image, label, mask}, 0, 1);
     loader.change({image, label, mask});
-    draw_tile(picture, i / columns * tile_y, i % columns * tile_x, scale, image, label, begin);
+    const index_t top = i / columns * tile_y, left = i % columns * tile_x;
+    if (data.classifies()) label.fill(0);  // the class is a property of the whole patch
+    draw_tile(picture, top, left, scale, image, label, begin);
+    if (!data.classifies()) continue;
+    draw_frame(picture, top, left, tile_y - gap, tile_x - gap, colour_of(data.train[sample.draw.volume].class_number));
   }
   io::write_png(o.out, picture.width, picture.height, 3, picture.pixels);
 }

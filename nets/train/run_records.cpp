@@ -60,6 +60,10 @@ void RunRecords::write_report(const std::string& state, const TrainingLoop& loop
                 .validations = log_.validations(),
                 .volume = loop.slices().slices().empty() ? nullptr : &loop.slices(),
                 .trace = traced};
+  if (data.classifies() && loop.validation()) {
+    report.cases = &loop.cases();
+    report.scores = &*loop.validation();
+  }
   report.cards = cards_of(log_, loop, trainer, spec);
   const ReportTable run{"Run",
                         {},

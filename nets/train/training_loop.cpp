@@ -133,8 +133,13 @@ std::optional<Scores> TrainingLoop::score_cases() {
   const auto probabilities = classifier_->run(images, scheduler_, options_.stop);
   if (probabilities.empty()) return std::nullopt;
   ConfusionMatrix matrix(data_.class_names);
+  cases_ = CasePictures(spec_.patch);
   for (std::size_t v = 0; v < images.size(); ++v) {
-    matrix.add(static_cast<std::size_t>(data_.validation[v].class_number), most_probable(probabilities[v]));
+    const LabelledVolume& volume = data_.validation[v];
+    const auto actual = static_cast<std::size_t>(volume.class_number);
+    const std::size_t predicted = most_probable(probabilities[v]);
+    matrix.add(actual, predicted);
+    cases_.add(volume.name, *images[v], actual, predicted, memory_);
   }
   return matrix.result();
 }

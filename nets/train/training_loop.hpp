@@ -12,6 +12,7 @@
 #include "nets/data/dataset.hpp"
 #include "nets/infer/classifier.hpp"
 #include "nets/infer/predictor.hpp"
+#include "nets/report/case_pictures.hpp"
 #include "nets/report/volume_slices.hpp"
 #include "nets/train/best_validation.hpp"
 #include "nets/train/trainer.hpp"
@@ -74,6 +75,7 @@ class TrainingLoop {
   const BestValidation& best() const { return options_.best; }
   const std::optional<Scores>& validation() const { return validation_; }
   const VolumeSlices& slices() const { return slices_; }
+  const CasePictures& cases() const { return cases_; }  ///< of the last validation of a classifier
   /// Returns the prediction for the first validation volume; empty without one.
   const Tensor<float>& shown() const { return shown_; }
 
@@ -104,6 +106,7 @@ class TrainingLoop {
   std::optional<Scores> validation_;
   Tensor<float> shown_;
   VolumeSlices slices_;
+  CasePictures cases_;
 };
 
 }  // namespace convolume::nets

@@ -252,6 +252,7 @@ void add_options(nb::module_& m) {
   i.def_rw("checkpoint", &InferOptions::checkpoint)
       .def_rw("volume", &InferOptions::volume)
       .def_rw("channels", &InferOptions::channels)
+      .def_rw("cases", &InferOptions::cases)
       .def_rw("output", &InferOptions::output)
       .def_rw("as_uint8", &InferOptions::as_uint8)
       .def_rw("labels", &InferOptions::labels)
@@ -318,6 +319,8 @@ void add_nets(nb::module_& m) {
       .def_ro("voxels", &nets::Scores::voxels)
       .def_ro("positives", &nets::Scores::positives)
       .def_ro("note", &nets::Scores::note)
+      .def_ro("classes", &nets::Scores::classes)
+      .def_ro("confusion", &nets::Scores::confusion)
       .def("__getitem__", score_of, "name"_a)
       .def("__repr__", [](const nets::Scores& scores) { return nb::repr(dict_of(scores)); });
   nb::class_<nets::BestCheckpoint>(m, "BestCheckpoint")

@@ -119,6 +119,10 @@ class Scores:
     def positives(self) -> int: ...
     @property
     def note(self) -> str: ...
+    @property
+    def classes(self) -> list[str]: ...
+    @property
+    def confusion(self) -> list[list[int]]: ...
     def __getitem__(self, name: str) -> float: ...
 
 class BestCheckpoint:
@@ -185,6 +189,7 @@ class InferOptions:
     checkpoint: Path
     volume: str
     channels: list[str]
+    cases: list[str]
     output: Path
     as_uint8: bool
     labels: bool

@@ -207,13 +207,15 @@ def _infer_options(checkpoint: Path, patch: Triple | str, overlap: Triple, begin
                 flip=["z" in flip, "y" in flip, "x" in flip], **values)
 
 
-def infer(checkpoint: Path, volume: Volume, output: Path, *, channels: Sequence[Volume] = (), as_uint8: bool = False,
-          labels: bool = False, patch: Triple | str = None, overlap: Triple = None, begin: Triple = None,
+def infer(checkpoint: Path, volume: Volume, output: Path, *, channels: Sequence[Volume] = (),
+          cases: Sequence[Volume] = (), as_uint8: bool = False, labels: bool = False, patch: Triple | str = None, overlap: Triple = None, begin: Triple = None,
           end: Triple = None, spacing: Spacing = None, orientation: str = "", blend: str = "ramp", flip: str = "",
           batch: int = 1, engine: str = "automatic", low_error: bool = False, memory: int = 0, threads: int = 0,
           resume: bool = False, take_over: bool = False, trace: Path = "", on_progress: OnShare = None,
           on_note: OnNote = None) -> None:
     """Predicts a volume of any size into a file, as `convolume infer` does.
+
+    A classifier writes a table, "NAME.csv", instead: one row for `volume`, and one for each of `cases`.
 
     Ctrl-C, and an exception of a callback, keep the folder OUTPUT.part, from which `resume` continues.
     """
@@ -223,7 +225,8 @@ def infer(checkpoint: Path, volume: Volume, output: Path, *, channels: Sequence[
                              low_error=low_error, memory=memory, threads=threads, resume=resume, take_over=take_over,
                              trace=trace)
     _set(options, volume=volumes.path("volume", volume), output=output,
-         channels=[volumes.path("channels", one) for one in channels])
+         channels=[volumes.path("channels", one) for one in channels],
+         cases=[volumes.path("cases", one) for one in cases])
     _core.infer(options, on_progress, on_note)
 
 

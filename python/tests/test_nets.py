@@ -63,6 +63,45 @@ def describe_of(folder) -> str:
     return text
 
 
+CLASSIFIER = """
+name = "classifier"
+[input]
+patch = [2, 8, 8]
+[[node]]
+name = "pool"
+type = "max_pool"
+[[node]]
+name = "logits"
+type = "conv"
+out_channels = 2
+kernel = "all"
+[loss]
+kind = "softmax_cross_entropy"
+"""
+
+
+def test_a_classifier_is_trained_on_folders_and_writes_a_table(tmp_path):
+    (tmp_path / "net.toml").write_text(CLASSIFIER)
+    for name, low in ("dark", 0), ("light", 120):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            convolume.convert(IMAGE // 2 + low + i, tmp_path / name / f"{i}.nii")
+    cases = [{"image": tmp_path / "*/*.nii"}]
+    data = {"train": cases, "validation": cases, "label": {"class_of": "folder", "classes": ["light", "dark"]}}
+    run = convolume.train(tmp_path / "net.toml", data, tmp_path / "run", iterations=3)
+    assert run.validation.classes == ["light", "dark"] and run.validation.voxels == 6
+    assert [sum(row) for row in run.validation.confusion] == [3, 3]
+    convolume.infer(run.checkpoint, tmp_path / "dark/0.nii", tmp_path / "out.csv", cases=[IMAGE, tmp_path / "light/1.nii"])
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[0] == "case,class,probability light,probability dark" and len(lines) == 4
+    with pytest.raises(InvalidArgument, match="is a classifier"):
+        convolume.Predictor(run.checkpoint)
+    with pytest.raises(InvalidArgument, match="--patch"):
+        convolume.infer(run.checkpoint, IMAGE, tmp_path / "out.csv", patch=(2, 8, 8))
+    with pytest.raises(convolume.ConfigError, match="no folder"):
+        convolume.train(tmp_path / "net.toml", {**data, "train": [{"image": IMAGE}]}, tmp_path / "other")
+
+
 def test_an_exception_of_a_callback_ends_the_run_with_a_checkpoint(net, tmp_path):
     def stop(state) -> None:
         raise LookupError("enough")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""25 iterations of each recipe of the zoo that is for real volumes: the loss falls, and the scores beat chance."""
+"""The recipes of the zoo that are for real volumes: the loss falls, and the scores beat chance."""
 
 import json
 import os
@@ -14,11 +14,14 @@ DATA = os.environ.get("CONVOLUME_DATA_DIR", "")
 
 
 class Recipes(unittest.TestCase):
-    def check(self, net, data, folder, score, least, *settings):
+    def require(self, folder):
         if not os.path.isdir(os.path.join(DATA, folder)):
             # tools/test.sh counts lines that begin with this word.
             print(f"\nSKIPPED: training on {folder}: CONVOLUME_DATA_DIR does not name a folder that holds {folder}")
             self.skipTest("no data")
+
+    def check(self, net, data, folder, score, least, *settings):
+        self.require(folder)
         with tempfile.TemporaryDirectory() as name:
             run = pathlib.Path(name) / "run"
             subprocess.run([CONVOLUME, "train", SOURCE / f"nets/zoo/{net}.toml", "--data",
@@ -41,6 +44,19 @@ class Recipes(unittest.TestCase):
     def test_hippocampus(self):
         self.check("hippocampus", "hippocampus", "hippocampus", "dice", 0.1, "generator.width=16",
                    "optimizer.warmup=5")
+
+    def test_section_axis(self):
+        self.require("isbi2012")
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            subprocess.run([sys.executable, SOURCE / "nets/zoo/section_axis.py", CONVOLUME,
+                            os.path.join(DATA, "isbi2012/train-volume.tif"), folder / "section_axis"], check=True)
+            subprocess.run([CONVOLUME, "train", SOURCE / "nets/zoo/section_axis.toml", "--data",
+                            SOURCE / "nets/zoo/data/section_axis.toml", "--out", folder / "run", "--quiet"], check=True,
+                           env={**os.environ, "CONVOLUME_DATA_DIR": str(folder)}, stdout=subprocess.DEVNULL)
+            last = json.loads((folder / "run/metrics.jsonl").read_text().splitlines()[-1])
+            print(f"section_axis: balanced error {last['balanced_error']:.3f}")
+            self.assertLessEqual(last["balanced_error"], 0.2)
 
 
 if __name__ == "__main__":

@@ -31,26 +31,36 @@ _ZERO: Extent = (0, 0, 0)
 
 
 class _Shape(NamedTuple):
-    """The channels of a node. Along Z, Y, X: the centre of its first voxel and the distance of its voxels, in voxels of
-    the net's input."""
+    """The channels of a node. Along Z, Y, X: its voxels if the net reads its training patch, and the centre of its first
+    voxel and the distance of its voxels, in voxels of the net's input."""
 
     channels: int
+    extent: Extent
     origin: Place = (0.0, 0.0, 0.0)
     jump: Place = (1.0, 1.0, 1.0)
 
-    def windowed(self, span: Extent, stride: Extent, before: Extent) -> _Shape:
-        """Returns the shape that windows of `span` voxels make of this one. `before` is the padding."""
+    def windowed(self, span: Extent, stride: Extent, before: Extent, after: Extent) -> _Shape:
+        """Returns the shape that windows of `span` voxels make of this one. `before` and `after` are the padding."""
         origin = _place(o + ((s - 1) / 2 - b) * j for o, j, s, b in zip(self.origin, self.jump, span, before))
-        return _Shape(self.channels, origin, _place(j * s for j, s in zip(self.jump, stride)))
+        extent = _extent((e + b + a - s) // step + 1 for e, b, a, s, step
+                         in zip(self.extent, before, after, span, stride))
+        return _Shape(self.channels, extent, origin, _place(j * s for j, s in zip(self.jump, stride)))
 
-    def spread(self, span: Extent, stride: Extent, before: Extent) -> _Shape:
-        """Returns the shape that a transposed convolution makes of this one."""
+    def spread(self, span: Extent, stride: Extent, before: Extent, more: Extent = _ZERO) -> _Shape:
+        """Returns the shape that a transposed convolution makes of this one. `more` is the output padding."""
         jump = _place(j / s for j, s in zip(self.jump, stride))
-        return _Shape(self.channels, _place(o - ((s - 1) / 2 - b) * j for o, j, s, b
-                                            in zip(self.origin, jump, span, before)), jump)
+        extent = _extent((e - 1) * step + s - 2 * b + m for e, step, s, b, m
+                         in zip(self.extent, stride, span, before, more))
+        return _Shape(self.channels, extent, _place(o - ((s - 1) / 2 - b) * j for o, j, s, b
+                                                    in zip(self.origin, jump, span, before)), jump)
 
 
 def _place(numbers: Iterable[float]) -> Place:
+    z, y, x = numbers
+    return z, y, x
+
+
+def _extent(numbers: Iterable[int]) -> Extent:
     z, y, x = numbers
     return z, y, x
 
@@ -170,10 +180,23 @@ def _padding(table: Table, transposed: bool, stride: Extent) -> Extent | None:
     return _ZERO
 
 
+def _kernel(table: Table, x: _Shape, transposed: bool) -> Extent:
+    """Returns the kernel. "all" is the extent of the input."""
+    try:
+        text = table.text("kernel")
+    except _core.ConfigError:
+        return table.extent("kernel", 1)
+    if text != "all" or transposed:
+        table.fail(f"kernel '{text}' cannot be used here; use [z, y, x], one number, or \"all\" (not transposed)")
+    if min(x.extent) < 1:
+        table.fail(f"its input has the extent {x.extent} at input.patch; use a larger patch")
+    return x.extent
+
+
 def _convolution(table: Table, inputs: Sequence[_Shape], transposed: bool = False) -> _Built:
     x = inputs[0]
     channels, groups = table.integer("out_channels", 1), table.integer("groups", 1, 1)
-    kernel, stride = table.extent("kernel", 1), table.extent("stride", 1, _ONE)
+    kernel, stride = _kernel(table, x, transposed), table.extent("stride", 1, _ONE)
     dilation, bias = table.extent("dilation", 1, _ONE), table.boolean("bias", True)
     padding = _padding(table, transposed, stride)
     activate = _activate(*read_activation(table, "none"))
@@ -185,13 +208,14 @@ def _convolution(table: Table, inputs: Sequence[_Shape], transposed: bool = Fals
             more = table.extent("output_padding", 0, _ZERO)
             sides = padding or _ZERO
             module = nn.ConvTranspose3d(x.channels, channels, kernel, stride, sides, more, groups, bias, dilation)
-            return _Built(module, y.spread(span, stride, sides), activate)
+            return _Built(module, y.spread(span, stride, sides, more), activate)
         module = nn.Conv3d(x.channels, channels, kernel, stride, "same" if padding is None else padding, dilation,
                            groups, bias)
     except (ValueError, RuntimeError) as error:
         table.fail(f"{error}; there are {x.channels} input channels")
-    half: Extent = ((span[0] - 1) // 2, (span[1] - 1) // 2, (span[2] - 1) // 2)
-    return _Built(module, y.windowed(span, stride, half if padding is None else padding), activate)
+    before = _extent((s - 1) // 2 for s in span) if padding is None else padding
+    after = _extent(s - 1 - b for s, b in zip(span, before)) if padding is None else padding
+    return _Built(module, y.windowed(span, stride, before, after), activate)
 
 
 def _transposed_convolution(table: Table, inputs: Sequence[_Shape]) -> _Built:
@@ -207,7 +231,7 @@ def _activation(table: Table, inputs: Sequence[_Shape]) -> _Built:
 def _max_pool(table: Table, inputs: Sequence[_Shape]) -> _Built:
     window = table.extent("window", 1, (2, 2, 2))
     stride, dilation = table.extent("stride", 1, window), table.extent("dilation", 1, _ONE)
-    shape = inputs[0].windowed(_span(window, dilation), stride, _ZERO)
+    shape = inputs[0].windowed(_span(window, dilation), stride, _ZERO, _ZERO)
     return _Built(nn.MaxPool3d(window, stride, 0, dilation), shape)
 
 
@@ -229,7 +253,8 @@ def _join(table: Table, inputs: Sequence[_Shape], kind: str) -> _Built:
         z, y, x_ = (math.floor((origin[axis] - one.origin[axis]) / x.jump[axis]) for axis in range(3))
         first.append((z, y, x_))
     channels = sum(one.channels for one in inputs) if kind == "concat" else x.channels
-    return _Built(_Join(kind, first), _Shape(channels, origin, x.jump))
+    extent = _extent(min(one.extent[axis] - begin[axis] for one, begin in zip(inputs, first)) for axis in range(3))
+    return _Built(_Join(kind, first), _Shape(channels, extent, origin, x.jump))
 
 
 def _concat(table: Table, inputs: Sequence[_Shape]) -> _Built:
@@ -243,7 +268,8 @@ def _add(table: Table, inputs: Sequence[_Shape]) -> _Built:
 def _crop(table: Table, inputs: Sequence[_Shape]) -> _Built:
     before, after = table.extent("before", 0, _ZERO), table.extent("after", 0, _ZERO)
     z, y, x = (o + b * j for o, b, j in zip(inputs[0].origin, before, inputs[0].jump))
-    return _Built(_Crop(before, after), inputs[0]._replace(origin=(z, y, x)))
+    extent = _extent(e - b - a for e, b, a in zip(inputs[0].extent, before, after))
+    return _Built(_Crop(before, after), inputs[0]._replace(extent=extent, origin=(z, y, x)))
 
 
 def _dropout(table: Table, inputs: Sequence[_Shape]) -> _Built:
@@ -316,7 +342,7 @@ class Net(nn.Module):
         self._modules.update(modules)
 
     def _build(self, nodes: list[Table], place: str) -> tuple[list[_Step], dict[str, nn.Module]]:
-        shapes, before = {"input": _Shape(self.in_channels)}, "input"
+        shapes, before = {"input": _Shape(self.in_channels, self.patch)}, "input"
         steps: list[_Step] = []
         modules: dict[str, nn.Module] = {}
         for table in nodes:

@@ -137,6 +137,33 @@ def test_a_net_of_valid_convolutions_computes_the_inner_voxels(name, trained):
     assert least < 1e-5
 
 
+# Nets with a kernel that is the extent of its input, behind each kind of node that changes an extent.
+WHOLE = {
+    "pools": nodes(conv("a", 4, 3, stride=[1, 2, 2]), node("b", "max_pool", window=2, stride=1),
+                   conv("full", 8, "all", activation="relu"), conv("logits", 2), loss="softmax_cross_entropy"),
+    "joins": nodes(conv("a", 3, [3, 4, 4], padding="same"), conv("b", 3, 3, dilation=2),
+                   {**node("c", "add"), "from": ["a", "b"]}, node("d", "crop", before=[0, 1, 0], after=1),
+                   node("e", "transposed_conv", out_channels=2, kernel=3, stride=2, output_padding=1),
+                   node("f", "upsample", factor=[1, 1, 2]), conv("logits", 2, "all"), loss="softmax_cross_entropy"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_classifier_computes_what_infer_writes(name, tmp_path):
+    (tmp_path / "net.toml").write_text(WHOLE[name])
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        convolume.convert(IMAGE if folder == "a" else IMAGE[::-1], tmp_path / folder / "0.h5")
+    data = {"train": [{"image": f"{tmp_path}/*/0.h5"}], "label": {"class_of": "folder"}, "intensity": {"normalise": "none"}}
+    run = convolume.train(tmp_path / "net.toml", data, tmp_path / "run", iterations=2, threads=2)
+    convolume.infer(run.checkpoint, IMAGE, tmp_path / "out.csv")
+    wanted = [float(p) for p in (tmp_path / "out.csv").read_text().splitlines()[1].split(",")[2:]]
+    with torch.no_grad():
+        found = ours.net(run.checkpoint).probabilities(torch.from_numpy(IMAGE)[None, None])
+    assert found.shape == (1, 2, 1, 1, 1)
+    assert np.allclose(found.flatten().numpy(), wanted, atol=1e-5)
+
+
 @pytest.mark.parametrize(("loss", "channels"), [("binary_cross_entropy", 1), ("softmax_cross_entropy", 2), ("dice", 1),
                                                 ("square", 1)])
 def test_probabilities_are_those_of_infer(loss, channels, tmp_path):

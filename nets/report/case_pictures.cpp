@@ -1,0 +1,28 @@
+#include "nets/report/case_pictures.hpp"
+
+#include <algorithm>
+
+#include "nets/io/png.hpp"
+
+namespace convolume::nets {
+
+void CasePictures::add(const std::string& name, const StoredVolume& image, std::size_t actual, std::size_t predicted,
+                       std::pmr::memory_resource* memory) {
+  std::vector<Picture>& list = actual == predicted ? right_ : wrong_;
+  if (list.size() >= most) return;
+  const Extent3 all = image.shape().extent;
+  const index_t height = std::min(all.y, patch_.y), width = std::min(all.x, patch_.x);
+  const index_t top = (all.y - height) / 2, left = (all.x - width) / 2;
+  const Tensor<float> plane = image.planes(all.z / 2, all.z / 2 + 1, memory);
+  std::vector<float> voxels;
+  for (index_t y = 0; y < height; ++y) {
+    const float* const row = plane.data() + (top + y) * all.x + left;
+    voxels.insert(voxels.end(), row, row + width);
+  }
+  const io::GrayRange range = io::robust_range(voxels);
+  std::vector<std::uint8_t> pixels;
+  for (const float voxel : voxels) pixels.push_back(io::gray(voxel, range));
+  list.push_back({name, actual, predicted, io::encode_png(width, height, 1, pixels)});
+}
+
+}  // namespace convolume::nets
