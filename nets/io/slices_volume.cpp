@@ -1,4 +1,5 @@
-// Reads and writes folders of slices: FOLDER/*.png and FOLDER/*.tif, one file per Z. The star stands for a number.
+// Reads and writes folders of slices: FOLDER/*.png and FOLDER/*.tif, one file per Z. The star stands for a number. A
+// PNG file alone is read as a volume of one slice.
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -65,8 +66,11 @@ std::string better_pattern(const Pattern& pattern, std::string_view name, const 
   return suits ? fmt::format(", for example '{}'", better.string()) : "";
 }
 
-/// Returns the slices of a folder in the order of their numbers.
+bool has_star(const path& file) { return file.filename().string().find('*') != std::string::npos; }
+
+/// Returns the slices of a folder in the order of their numbers, or the only slice that a path names.
 std::vector<Slice> slices_of(const VolumePath& where) {
+  if (!has_star(where.file)) return {{0, where.file}};
   const Pattern pattern(where.file);
   std::error_code error;
   if (!std::filesystem::is_directory(pattern.folder, error)) {
@@ -314,7 +318,10 @@ void check_slices(const VolumePath& where, const SinkOptions& options) {
 }
 
 std::string reason_against_slices(const Candidate& candidate) {
-  if (!candidate.pattern) return "the path has no * for the numbers of the slices";
+  if (!candidate.pattern) {
+    const bool png = candidate.head.starts_with("\x89PNG\r\n\x1a\n");
+    return png ? "" : "the path has no * for the numbers of the slices, and the file is no PNG";
+  }
   return writes_slices(candidate.path) ? "" : "a pattern has one * and ends in .png, .tif or .tiff";
 }
 
@@ -325,7 +332,7 @@ VolumeFormat slices_format() {
           .extensions = "FOLDER/*.png, FOLDER/*.tif",
           .reason_against = reason_against_slices,
           .open = [](const VolumePath& path, const OpenOptions&) -> std::unique_ptr<VolumeSource> {
-            if (Pattern(path.file).png()) return std::make_unique<PngSlices>(path);
+            if (!has_star(path.file) || Pattern(path.file).png()) return std::make_unique<PngSlices>(path);
             return std::make_unique<TiffSlices>(path);
           },
           .writes = writes_slices,

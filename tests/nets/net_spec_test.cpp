@@ -496,7 +496,7 @@ TEST_CASE("as JSON a net has its generator expanded, and every default, shape an
     CHECK_THAT(json, Catch::Contains(part));
   }
   CHECK_THAT(json, !Catch::Contains("generator"));
-  CHECK_THROWS_AS(to_json(net(conv + "stride = 100\n")), ConfigError);
+  CHECK_THROWS_AS(to_json(net(conv + "padding = 100\n")), ConfigError);
 }
 
 }  // namespace convolume::nets

@@ -59,6 +59,16 @@ TEST_CASE("colour PNG are three channels, and 16 bits keep their values", "[io][
   CHECK(read_volume(deep / "*.png").data()[1] == 0x0403);
 }
 
+TEST_CASE("a PNG file alone is a volume of one slice, and other files are none", "[io][slices]") {
+  const Directory directory;
+  write_png(directory / "any name.png", {2, 3, 3, 8}, 100);
+  const auto volume = read_volume(directory / "any name.png");
+  REQUIRE(volume.shape() == Shape5{1, 3, {1, 2, 3}});
+  CHECK(volume.view()(0, 1, 0, 0, 0) == 101);
+  std::ofstream(directory / "text.png") << "no picture";
+  CHECK(contains(slices_refusal(directory / "text.png"), "the file is no PNG"));
+}
+
 TEST_CASE("folders of slices with gaps, twins or mixtures are refused", "[io][slices]") {
   const Directory directory;
   write_png(directory / "s1.png", {2, 3, 1, 8}, 0);
