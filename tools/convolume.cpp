@@ -207,9 +207,10 @@ struct InferCommand {
                  "Write labels instead of probabilities: the most probable class, or 0 and 1 for each region")
         ->excludes(bytes);
     add_box(app, box, "Part of the volume to segment: three ranges z,y,x, e.g. 0:64,0:512,0:512");
-    app.add_option("--patch", patch,
-                   "Input patch: z,y,x or one number; default: the training patch. auto: patch and overlap that take "
-                   "the least time within --memory, see --dry-run; this changes the result a little. Not of a classifier")
+    app.add_option(
+           "--patch", patch,
+           "Input patch: z,y,x or one number; default: the training patch. auto: patch and overlap that take "
+           "the least time within --memory, see --dry-run; this changes the result a little. Not of a classifier")
         ->delimiter(',');
     app.add_option("--overlap", overlap,
                    "Overlap of patches: z,y,x or one number; default: 0 for a net without padding, otherwise the field "

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
+#include "core/files.hpp"
 #include "nets/data/dataset.hpp"
 #include "nets/io/png.hpp"
 #include "nets/io/volume_sink.hpp"
@@ -198,8 +199,10 @@ TEST_CASE("paths of cases that make no sense name key and remedy") {
   CHECK_THAT(folder.complaint("[[train]]\nimage = 'a*b*c*d*e*f*g*h*i*/x'\n" + label), Contains("more than 8 stars"));
   CHECK_THAT(folder.complaint("[[train]]\nimage = 'train/*/*.nii'\ncases = ['x']\n" + label),
              Contains("'x' is no case"));
-  folder.write("train/cat/3.nii", "cut off");
-  CHECK_THAT(folder.complaint(by_folder), Contains("3.nii"));
+  folder.write("train/cat/3.nii", read_file(folder / "train/cat/1.nii", 1 << 20).substr(0, 380));
+  CHECK_THAT(folder.complaint(by_folder), Contains("3.nii") && Contains("380 bytes"));
+  folder.write("train/cat/3.nii", "no image");
+  CHECK_THAT(folder.complaint(by_folder), Contains("3.nii") && Contains("no format takes it"));
 }
 
 }  // namespace convolume::nets

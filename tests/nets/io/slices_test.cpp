@@ -1,4 +1,5 @@
 #include <array>
+#include <fstream>
 #include <vector>
 
 #include "io_testing.hpp"
