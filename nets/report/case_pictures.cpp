@@ -9,7 +9,10 @@ namespace convolume::nets {
 void CasePictures::add(const std::string& name, const StoredVolume& image, std::size_t actual, std::size_t predicted,
                        std::pmr::memory_resource* memory) {
   std::vector<Picture>& list = actual == predicted ? right_ : wrong_;
-  if (list.size() >= most) return;
+  const auto alike = std::count_if(list.begin(), list.end(), [&](const Picture& other) {
+    return other.actual == actual && other.predicted == predicted;
+  });
+  if (list.size() >= most || static_cast<std::size_t>(alike) >= most_alike) return;
   const Extent3 all = image.shape().extent;
   const index_t height = std::min(all.y, patch_.y), width = std::min(all.x, patch_.x);
   const index_t top = (all.y - height) / 2, left = (all.x - width) / 2;

@@ -27,7 +27,7 @@ class CasePictures {
   const std::vector<Picture>& right() const { return right_; }
 
  private:
-  static constexpr std::size_t most = 24;  // of wrong ones, and of right ones
+  static constexpr std::size_t most = 48, most_alike = 8;  // of a list, and of equal classes in it
   Extent3 patch_{1, 1, 1};
   std::vector<Picture> wrong_, right_;
 };

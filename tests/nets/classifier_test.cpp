@@ -17,6 +17,7 @@
 #include "nets/eval/confusion_matrix.hpp"
 #include "nets/io/csv.hpp"
 #include "nets/io/volume_sink.hpp"
+#include "nets/report/case_pictures.hpp"
 #include "nets/spec/checkpoint.hpp"
 #include "nets/spec/net_shapes.hpp"
 
@@ -237,6 +238,22 @@ TEST_CASE("the report of a classifier shows the confusion matrix and patches in 
   CHECK_THAT(page, Contains("\"confusion\":[[3,0],[0,3]]") && Contains("\"volume\":null"));
   CHECK_THAT(page, Contains("{\"name\":\"test/rows/1.nii\",\"actual\":\"rows\",\"predicted\":\"rows\""));
   CHECK_THAT(page, Contains("[\"train\",\"rows\",\"6\"]"));
+}
+
+TEST_CASE("the report shows some cases of each pair of a true and a predicted class") {
+  Tensor<float> voxels({1, 1, {3, 12, 12}});
+  voxels.fill(1);
+  const StoredVolume image(std::move(voxels));
+  CasePictures pictures({1, 8, 8});
+  for (int i = 0; i < 20; ++i) {
+    for (const std::size_t number : {0, 1}) {
+      pictures.add(fmt::format("case {}", i), image, number, number, std::pmr::get_default_resource());
+    }
+  }
+  pictures.add("wrong", image, 1, 0, std::pmr::get_default_resource());
+  CHECK(pictures.right().size() == 16);
+  REQUIRE(pictures.wrong().size() == 1);
+  CHECK(pictures.wrong().front().predicted == 0);
 }
 
 TEST_CASE("infer writes a table of classes and probabilities") {
