@@ -21,7 +21,7 @@ namespace convolume::nets {
 struct TrainProgress {
   std::int64_t iteration = 0, total = 0;
   double loss = 0;
-  double voxels_per_second = 0;  ///< output voxels that count in the loss
+  double voxels_per_second = 0;  ///< output voxels that count in the loss; of a classifier: patches
   double seconds_left = 0;
   std::optional<Scores> validation;  ///< if this iteration ended with a validation
 };

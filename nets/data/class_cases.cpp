@@ -90,7 +90,8 @@ std::string with_texts(const TomlTable& t, const std::string& path, const Match&
     ++used;
   }
   if (used != match.texts.size()) {
-    t.fail(fmt::format("'{}' has {} stars, but the first image has {}; use as many", path, used, match.texts.size()),
+    t.fail(fmt::format("'{}': the number of stars is {}, but that of the first image is {}; use as many", path, used,
+                       match.texts.size()),
            "image");
   }
   return result;

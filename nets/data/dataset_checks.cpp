@@ -28,8 +28,8 @@ void fail_label(const std::string& data, const LabelledVolume& volume, std::uint
 void check_classes(const Dataset& data, index_t outputs) {
   if (static_cast<index_t>(data.class_names.size()) == outputs) return;
   throw ConfigError(fmt::format(
-      "data set '{}': its cases have {} classes ({}), but the net has {} outputs, one per class; change the "
-      "net's outputs, or leave cases out",
+      "data set '{}': its cases have {} classes ({}), but the output channels of the net are {}; use one per "
+      "class, or leave cases out",
       data.name, data.class_names.size(), fmt::join(data.class_names, ", "), outputs));
 }
 

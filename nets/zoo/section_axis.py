@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Cuts the patches of nets/zoo/data/section_axis.toml from the volume of ISBI 2012.
 
     python3 nets/zoo/section_axis.py CONVOLUME TRAIN-VOLUME.tif OUT

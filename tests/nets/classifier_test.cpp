@@ -319,8 +319,9 @@ TEST_CASE("nets and data sets that do not fit together are refused") {
              Contains("is a classifier") && Contains("class_of"));
   CHECK_THAT(refused(replaced(net, "softmax_cross_entropy", "dice"), data), Contains("use softmax_cross_entropy"));
   CHECK_THAT(refused(replaced(net, "out_channels = 2", "out_channels = 3"), data),
-             Contains("2 classes (columns, rows)") && Contains("3 outputs"));
-  CHECK_THAT(refused(replaced(net, "out_channels = 2", "out_channels = 1"), data), Contains("1 outputs"));
+             Contains("2 classes (columns, rows)") && Contains("channels of the net are 3"));
+  CHECK_THAT(refused(replaced(net, "out_channels = 2", "out_channels = 1"), data),
+             Contains("channels of the net are 1"));
   CHECK_THAT(refused(replaced(net, "batch = 4", "batch = 13"), data), Contains("12 training cases"));
   CHECK_THAT(refused(replaced(net, "balanced_error", "dice"), data), Contains("error, balanced_error"));
   folder.volume("train/rows/9.nii", "rows", 1, {3, 10, 11}, 2);

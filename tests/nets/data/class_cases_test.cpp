@@ -195,7 +195,7 @@ TEST_CASE("paths of cases that make no sense name key and remedy") {
   const std::string label = "[label]\nclass_of = 'folder'\n";
   CHECK_THAT(folder.complaint("[[train]]\nimage = 'no/*.nii'\n" + label), Contains("matches no file"));
   CHECK_THAT(folder.complaint("[[train]]\nimage = ['train/*/*.nii', 'x/*.nii']\n" + label),
-             Contains("has 1 stars, but the first image has 2"));
+             Contains("the number of stars is 1, but that of the first image is 2"));
   CHECK_THAT(folder.complaint("[[train]]\nimage = 'a*b*c*d*e*f*g*h*i*/x'\n" + label), Contains("more than 8 stars"));
   CHECK_THAT(folder.complaint("[[train]]\nimage = 'train/*/*.nii'\ncases = ['x']\n" + label),
              Contains("'x' is no case"));
