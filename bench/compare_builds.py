@@ -11,8 +11,9 @@ problems, in both layouts. `lists` is `automatic` on all lists of problems, in t
 last two are not part of a run without --only.
 
 A pair is one process of each build, and the build that runs first changes from pair to pair. There are 5 pairs, for
-`lists` 2. With --dumps, `lists` leaves out problems for which both builds make the same choice. A row fails if its median pair is slower by more than --limit in two of three repetitions; the limit is 1.03,
-for `lists` 1.05. All runs are written to FILE; none is repeated selectively. The exit status is 1 if a row fails.
+`lists` 2. With --dumps, `lists` leaves out problems for which both builds make the same choice. A row fails if its
+median pair is slower by more than --limit in two of three repetitions; the limit is 1.03, for `lists` 1.05. All runs
+are written to FILE; none is repeated selectively. The exit status is 1 if a row fails.
 """
 import argparse
 import json

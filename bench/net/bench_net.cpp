@@ -100,8 +100,9 @@ void add(const Options& options, Last& last) {
 constexpr const char* description =
     "Training iterations of nets: update, forward, loss and backward as one task graph.\n\n"
     "The data are a synthetic volume. Classifiers get two batches of random images and classes: normal and uniform\n"
-    "numbers of the counter-based generator Philox4x32-10, whose key is (seed 1, number of the image). Patch and\n"
-    "batch are those of the net's description. Terms: voxels/s counts output voxels that count in the loss; these\n"
+    "numbers of the counter-based generator Philox4x32-10, whose keys hold the seed 1 and the number of the image.\n"
+    "Patch and batch are those of the net's description. Terms: voxels/s counts output voxels that count in the loss; "
+    "these\n"
     "are images if the net is a classifier. GFLOP/s counts the multiplications and additions of all convolutions,\n"
     "forward and both gradients, if they are computed directly. fft_x, fft_w and fft_dy are forward transforms of\n"
     "inputs, weights and gradients per iteration; inverse counts inverse transforms. tasks is the number of tasks\n"

@@ -14,9 +14,9 @@ struct RandomImages {
   std::uint64_t seed = 1;
 };
 
-/// Makes a data set of random images. The voxels of image i are normal numbers of Philox4x32-10 with the key (seed, i),
-/// and its class is a uniform number of the same key. So an image depends neither on the others nor on threads. Throws
-/// std::bad_alloc.
+/// Makes a data set of random images. The voxels of image i are normal numbers of Philox4x32-10 with the key (seed,
+/// stream of voxels, i), and its class is a uniform number of the key (seed, stream of classes, i). So an image depends
+/// neither on the others nor on threads. Throws std::bad_alloc.
 nets::Dataset random_images(const RandomImages& images, std::pmr::memory_resource* memory);
 
 }  // namespace convolume::bench

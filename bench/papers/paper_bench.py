@@ -1,4 +1,5 @@
 """How the scripts of papers run bench_conv."""
+import hashlib
 import json
 import os
 import pathlib
@@ -6,6 +7,14 @@ import tempfile
 from typing import Any
 
 from yang_common import Command
+
+
+def build_of(command: Command) -> str:
+    """A short text that names the files of a build: measurements of different builds do not belong together."""
+    found = hashlib.sha256()
+    for binary in (command.binary, BenchConv(command).command.binary):
+        found.update(pathlib.Path(binary).resolve().read_bytes())
+    return found.hexdigest()[:12]
 
 
 class BenchConv:

@@ -17,6 +17,8 @@ class Record:
         # A process that was killed may leave a part of a line.
         whole = text[:text.rfind("\n") + 1]
         if not whole:
+            if not json.dumps(identity).startswith(text):
+                sys.exit(f"{file}: is no record of measurements; {REMEDY}")
             file.write_text(json.dumps(identity) + "\n")
             return
         if whole != text:

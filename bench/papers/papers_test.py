@@ -10,6 +10,10 @@ import xml.etree.ElementTree
 
 CONVOLUME = sys.argv.pop(1)
 HERE = pathlib.Path(__file__).resolve().parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE))
+import polyscientist  # noqa: E402
+import swdnn  # noqa: E402
 
 
 class PaperScript(unittest.TestCase):
@@ -23,6 +27,14 @@ class PaperScript(unittest.TestCase):
     def run_script(self, script, *words, check=True):
         command = [sys.executable, HERE / script, *words, "--convolume", CONVOLUME, "--record", self.record]
         return subprocess.run(command, check=check, timeout=300, capture_output=True, text=True)
+
+
+class Pages(unittest.TestCase):
+    def test_the_page_has_a_place_for_each_item(self):
+        page = (HERE.parent.parent / "docs/papers.md").read_text()
+        for script, items in (("swdnn.py", swdnn.ITEMS), ("polyscientist.py", polyscientist.items())):
+            places = re.findall(rf"^<!-- {re.escape(script)} (.*) -->$", page, re.MULTILINE)
+            self.assertEqual(sorted(places), sorted(items))
 
 
 class PolyScientist(PaperScript):
@@ -56,6 +68,13 @@ class PolyScientist(PaperScript):
         refused = self.run_script("polyscientist.py", *self.words, check=False)
         self.assertEqual(refused.returncode, 1)
         self.assertRegex(refused.stderr, re.escape(str(self.record)) + ".*but this run has.*use another file")
+
+    def test_a_file_that_is_no_record_is_kept(self):
+        self.record.write_text("notes without a line break")
+        refused = self.run_script("polyscientist.py", *self.words, check=False)
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(refused.stderr, "is no record of measurements; use another file")
+        self.assertEqual(self.record.read_text(), "notes without a line break")
 
 
 class SwDnn(PaperScript):

@@ -23,6 +23,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 sys.dont_write_bytecode = True
 from paper_bars import Series, grouped_bars  # noqa: E402
+from paper_bench import build_of  # noqa: E402
 from paper_page import Result, add_output_options, named, table, write_items  # noqa: E402
 from paper_record import Record  # noqa: E402
 from polyscientist_measure import NETS, ORDERS, ORDERS_OF, Layer, Measurement, Options, read_list  # noqa: E402
@@ -337,7 +338,8 @@ def main() -> None:
     try:
         machine = command.run("machine")
         identity = {"script": SCRIPT, "processor": machine["processor"], "simd": machine["simd"],
-                    "threads": options.threads, "rounds": options.rounds, "variants": options.variants}
+                    "build": build_of(command), "threads": options.threads, "rounds": options.rounds,
+                    "variants": options.variants}
         measurement = Measurement(command, Record(arguments.record, identity), options)
         page = Page(command, measurement, arguments.lists, options.threads, machine)
         write_items(items(), page, arguments, "004", SCRIPT)

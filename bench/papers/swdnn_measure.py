@@ -54,6 +54,21 @@ def with_batch(problem: str, batch: int) -> str:
     return re.sub(r"mb\d+", f"mb{batch}", problem)
 
 
+def select_openblas(core: str) -> None:
+    """Selects kernels of OpenBLAS; an empty text: those that it takes by itself."""
+    if core:
+        os.environ["OPENBLAS_CORETYPE"] = core
+    else:
+        os.environ.pop("OPENBLAS_CORETYPE", None)
+
+
+def openblas_seconds(row: dict[str, Any], name: str) -> float:
+    """Raises CommandFailed if bench_conv found no OpenBLAS."""
+    if row.get(name) is None:
+        raise CommandFailed("bench_conv finds no OpenBLAS; on Debian: apt-get install libopenblas0-pthread")
+    return float(row[name])
+
+
 class Measurement:
     """Measures what the record does not have yet."""
 
@@ -78,16 +93,16 @@ class Measurement:
         if "openblas" not in self.record:
             seconds = {}
             for core in OPENBLAS_CORES:
-                os.environ["OPENBLAS_CORETYPE"] = core
+                select_openblas(core)
                 try:
                     row = self.run(OPENBLAS_PROBLEM, "float", "fwd", 3, "im2col:openblas")["results"][0]
-                    seconds[core] = row["im2col_openblas_low_s"]
+                    seconds[core] = openblas_seconds(row, "im2col_openblas_low_s")
                 except CommandFailed as failure:  # kernels for another processor
                     if not core:
                         raise
                     print(f"OPENBLAS_CORETYPE={core} left out: {failure}", file=sys.stderr)
             self.record.add("openblas", min(seconds, key=lambda core: seconds[core]))
-        os.environ["OPENBLAS_CORETYPE"] = self.record["openblas"]
+        select_openblas(self.record["openblas"])
 
     def has(self, problems: Sequence[str]) -> bool:
         return all(f"{problem} {precision}" in self.record for problem in problems for precision in TYPES)

@@ -8,6 +8,7 @@ from typing import Any
 
 from paper_bench import BenchConv
 from paper_record import Record
+from swdnn_measure import openblas_seconds
 from yang_common import Command
 
 NET = pathlib.Path(__file__).resolve().parent.parent.parent / "nets/zoo/vgg16.toml"
@@ -60,7 +61,7 @@ class VggTraining:
                 "--threads", str(self.threads), "--peers", "im2col:openblas", "--rounds", str(self.rounds),
                 "--min-seconds", "0", "--max-seconds", "60")
             rows = report["results"]
-            self.record.add(key, {"seconds": sum(row["im2col_openblas_s"] for row in rows),
+            self.record.add(key, {"seconds": sum(openblas_seconds(row, "im2col_openblas_s") for row in rows),
                                   "ours": sum(row["ours_s"] for row in rows), "load": report["load_average"]})
         return dict(self.record[key])
 
