@@ -323,10 +323,11 @@ class CONVOLUME_API ConvPlan {
   /// Makes a plan. Throws InvalidArgument for an invalid problem, and Unsupported, with the reason of every engine, if
   /// no engine serves the problem.
   static ConvPlan make(const ConvProblem& problem, const ConvOptions& options = {});
-  /// Measures the candidates that the cost model ranks first (engines that `options` admits, and the five best tiles or
-  /// loop nests of each direction). Returns the fastest choice for the forward pass and the wanted gradients, as text
-  /// for ConvOptions::choice. Store the choice with the results, because the next measurement may return another one.
-  /// Allocates tensors and spectra from run.memory. Throws the exceptions of make().
+  /// Measures candidates: engines that `options` admits, and five tiles or loop nests of each direction, which the cost
+  /// model ranks first (of the nests two are ranked by the reuse of data). Returns the fastest choice for the forward
+  /// pass and the wanted gradients, as text for ConvOptions::choice. Store the choice with the results, because the
+  /// next measurement may return another one. Allocates tensors and spectra from run.memory. Throws the exceptions of
+  /// make().
   static std::string tune(const ConvProblem& problem, const ConvOptions& options, const Execution& run);
   /// Returns the most seconds that tune() measures on one thread, by the cost model: 2, or three executions of each
   /// candidate if these take longer. Plans and tensors are made besides. Deterministic. Throws the exceptions of

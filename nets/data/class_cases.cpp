@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "convolume/error.hpp"
 #include "core/files.hpp"
+#include "core/json.hpp"
 #include "nets/data/case_paths.hpp"
 #include "nets/io/array_source.hpp"
 #include "nets/io/csv.hpp"
@@ -55,11 +57,15 @@ void find(const fs::path& folder, fs::path::iterator begin, const fs::path::iter
   const auto next = std::next(begin);
   if (pattern.find('*') == pattern.npos) return find(folder / pattern, next, end, texts, found);
   std::error_code error;
+  if (!fs::is_directory(folder, error)) return;  // the name of a file matches that of a folder
   for (fs::directory_iterator at(folder, error), last; !error && at != last; at.increment(error)) {
     const std::size_t before = texts.size();
     if (matches(at->path().filename().string(), pattern, texts)) find(at->path(), next, end, texts, found);
     texts.resize(before);
   }
+  // A folder that is left out would be a class that is lost.
+  if (error)
+    throw IoError(fmt::format("{}: cannot be listed ({}); allow reading it", folder.string(), error.message()));
 }
 
 std::vector<Match> find_images(const TomlTable& t, const std::string& path) {
@@ -167,13 +173,18 @@ void number_classes(DatasetSpec& spec) {
   for (const CaseSpec& one : spec.train) trained.insert(one.class_name);
   for (const CaseSpec& one : spec.validation) all.insert(one.class_name);
   all.insert(trained.begin(), trained.end());
-  if (spec.class_names.empty()) spec.class_names.assign(all.begin(), all.end());
+  const bool listed = !spec.class_names.empty();
+  if (!listed) spec.class_names.assign(all.begin(), all.end());
   const auto fail = [&](const std::string& message) {
     throw ConfigError(fmt::format("data set '{}' ({}): {}", spec.name, spec.file, message));
   };
   if (spec.class_names.size() < 2) {
-    fail(fmt::format("all cases have the class '{}'; a classifier needs two classes at least",
-                     spec.class_names.front()));
+    fail(fmt::format("{} the class '{}'; a classifier needs two classes at least",
+                     listed ? "[label] classes lists only" : "all cases have", spec.class_names.front()));
+  }
+  for (const std::string& name : spec.class_names) {
+    if (is_utf8(name)) continue;
+    fail(fmt::format("the class '{}' is not UTF-8; save the table as UTF-8, or rename the folder", name));
   }
   for (const std::string& name : spec.class_names) {
     if (!trained.contains(name)) {

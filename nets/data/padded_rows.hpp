@@ -5,6 +5,11 @@
 
 namespace convolume::nets {
 
+/// Returns where the central patch of a volume begins. It is negative if the volume is smaller than the patch.
+inline Extent3 central_begin(const Extent3& volume, const Extent3& patch) {
+  return {(volume.z - patch.z) / 2, (volume.y - patch.y) / 2, (volume.x - patch.x) / 2};
+}
+
 /// A volume, of which a part is stored, and how it is continued: by mirroring, or by zeros.
 struct PaddedRows {
   const StoredVolume& from;

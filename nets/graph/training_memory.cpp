@@ -51,13 +51,17 @@ double critical_cost(const std::vector<TaskDescription>& tasks) {
 
 }  // namespace
 
+index_t validation_batch(const NetSpec& spec) {
+  return infer_shapes(spec, spec.patch).only_classifies() ? spec.training.batch : 1;
+}
+
 std::size_t validation_network_bytes(const NetSpec& spec, const NetworkOptions& options, int threads) {
   SlabResource slabs;
   CountedMemory memory(&slabs);
   Parameters parameters(spec, false, 1, &memory);
   const std::size_t trained = memory.live();  // the parameters of the training
   NetworkOptions inference = options;
-  inference.batch = 1;
+  inference.batch = validation_batch(spec);
   inference.training = false;
   inference.tune_on = nullptr;
   inference.cache_spectra = true;  // as a Predictor has it

@@ -30,6 +30,10 @@ struct TrainingMemory {
   std::size_t peak() const noexcept { return parameters + lasting + arena + scratch; }
 };
 
+/// Returns how many patches the validation of training computes together: those of an iteration if the net can only be
+/// a classifier, and one otherwise.
+index_t validation_batch(const NetSpec& spec);
+
 /// Predicts the memory that the validation of training takes: a net with prepared weights, for patches of the training
 /// patch's extent, and the scratch of tasks on so many threads.
 std::size_t validation_network_bytes(const NetSpec& spec, const NetworkOptions& options, int threads);

@@ -8,6 +8,7 @@
 #include "convolume/memory.hpp"
 #include "core/files.hpp"
 #include "nets/base/memory_limit.hpp"
+#include "nets/data/padded_rows.hpp"
 #include "nets/infer/classifier.hpp"
 #include "nets/infer/inference_options.hpp"
 #include "nets/infer/inference_volume.hpp"
@@ -62,8 +63,13 @@ class Classification {
         scheduler_(o.threads > 0 ? o.threads : default_threads(), {.change_affinity = o.change_affinity}),
         parameters_(header.net, false, 0, &memory_) {
     load_checkpoint(o.checkpoint, parameters_);
-    const NetworkOptions network{.batch = o.batch, .engine = o.engine, .low_error = o.low_error, .stop = o.stop};
+    const NetworkOptions network{.batch = o.batch,
+                                 .engine = o.engine,
+                                 .low_error = o.low_error,
+                                 .memory_budget = std::min(usual_memory_budget, limit_ / 2),
+                                 .stop = o.stop};
     classifier_ = std::make_unique<Classifier>(header.net, parameters_, network, header.pad, &memory_);
+    require_memory();
     names_.push_back(o.volume);
     names_.insert(names_.end(), o.cases.begin(), o.cases.end());
   }
@@ -84,6 +90,16 @@ class Classification {
   }
 
  private:
+  /// Throws InvalidArgument if the net alone takes more than the limit.
+  void require_memory() const {
+    const std::size_t needed =
+        classifier_->bytes(scheduler_.threads()) + static_cast<std::size_t>(parameters_.count()) * sizeof(float);
+    if (needed <= limit_) return;
+    throw InvalidArgument(
+        fmt::format("--memory allows {} MiB, but the net alone takes {} MiB with a batch of {}; allow more, or use a "
+                    "smaller --batch",
+                    limit_ >> 20, (needed >> 20) + 1, o_.batch));
+  }
   /// Patches of so many cases are in memory: a quarter of it, but a batch at least.
   std::size_t cases_at_once() const {
     const auto patch = static_cast<std::size_t>(header_.net.in_channels * header_.net.patch.volume()) * sizeof(float);
@@ -120,10 +136,10 @@ class Classification {
     if (!scaling || o_.stop.stop_requested()) return std::nullopt;
     volume.check_scaling(*scaling, o_.checkpoint.string(), "train again");
     const Extent3 extent = volume.input().info().extent, patch = header_.net.patch;
-    io::VoxelBox box;
+    io::VoxelBox box{.begin = central_begin(extent, patch), .extent = patch};
     for (int axis = 0; axis < 3; ++axis) {
+      box.begin[axis] = std::max<index_t>(0, box.begin[axis]);
       box.extent[axis] = std::min(extent[axis], patch[axis]);
-      box.begin[axis] = (extent[axis] - box.extent[axis]) / 2;
     }
     if (header_.pad == Pad::none && box.extent != patch) {
       throw InvalidArgument(

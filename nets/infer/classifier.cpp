@@ -29,7 +29,7 @@ void Classifier::load(std::size_t item, const View<float>& input, index_t begin,
   const StoredVolume& image = *images_[item];
   const Extent3 extent = image.shape().extent;
   const PaddedRows rows{.from = image, .stored = {{0, 0, 0}, extent}, .volume = extent, .zero = zero_};
-  const Extent3 first{(extent.z - patch_.z) / 2, (extent.y - patch_.y) / 2, (extent.x - patch_.x) / 2};
+  const Extent3 first = central_begin(extent, patch_);
   for (index_t c = 0; c < channels_; ++c) {
     for (index_t row = begin; row < end; ++row) {
       const index_t z = row / patch_.y, y = row % patch_.y;

@@ -30,6 +30,8 @@ class Classifier {
 
   std::size_t batch() const { return network_.batch(); }
   const Network& network() const { return network_.network(); }
+  /// Returns the bytes of the net on so many threads, without its parameters.
+  std::size_t bytes(int threads) const { return network_.bytes(threads); }
 
  private:
   void load(std::size_t item, const View<float>& input, index_t begin, index_t end) const;

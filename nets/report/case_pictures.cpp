@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nets/data/padded_rows.hpp"
 #include "nets/io/png.hpp"
 
 namespace convolume::nets {
@@ -14,9 +15,11 @@ void CasePictures::add(const std::string& name, const StoredVolume& image, std::
   });
   if (list.size() >= most || static_cast<std::size_t>(alike) >= most_alike) return;
   const Extent3 all = image.shape().extent;
+  const Extent3 begin = central_begin(all, patch_);
   const index_t height = std::min(all.y, patch_.y), width = std::min(all.x, patch_.x);
-  const index_t top = (all.y - height) / 2, left = (all.x - width) / 2;
-  const Tensor<float> plane = image.planes(all.z / 2, all.z / 2 + 1, memory);
+  const index_t top = std::max<index_t>(0, begin.y), left = std::max<index_t>(0, begin.x);
+  const index_t z = std::clamp<index_t>(begin.z + patch_.z / 2, 0, all.z - 1);
+  const Tensor<float> plane = image.planes(z, z + 1, memory);
   std::vector<float> voxels;
   for (index_t y = 0; y < height; ++y) {
     const float* const row = plane.data() + (top + y) * all.x + left;

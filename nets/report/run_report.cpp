@@ -82,7 +82,8 @@ Json volume_of(const VolumeSlices& volume) {
 }
 
 Json cases_of(const CasePictures& cases, const Scores& scores) {
-  Json json{{"classes", scores.classes}, {"confusion", scores.confusion}, {"pictures", Json::array()}};
+  Json json{
+      {"classes", scores.classes}, {"confusion", scores.confusion}, {"note", scores.note}, {"pictures", Json::array()}};
   for (const auto* list : {&cases.wrong(), &cases.right()}) {
     for (const CasePictures::Picture& one : *list) {
       json["pictures"].push_back({{"name", one.name},

@@ -8,6 +8,7 @@
 #include "convolume/error.hpp"
 #include "nets/eval/confusion_matrix.hpp"
 #include "nets/eval/scores.hpp"
+#include "nets/graph/training_memory.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -45,7 +46,7 @@ TrainingLoop::TrainingLoop(const NetSpec& spec, const Dataset& data, Trainer& tr
     : spec_(spec), data_(data), trainer_(trainer), options_(options), scheduler_(scheduler), memory_(memory) {
   if (data_.validation.empty()) return;
   if (data_.classifies()) {
-    const NetworkOptions network{.batch = spec_.training.batch,
+    const NetworkOptions network{.batch = validation_batch(spec_),
                                  .engine = options_.predictor.engine,
                                  .low_error = options_.predictor.low_error,
                                  .memory_budget = options_.predictor.memory_budget,

@@ -29,9 +29,11 @@ NetSpec load_possible_net(const TrainOptions& o) {
 }
 
 /// Returns the bytes that a whole validation volume takes per voxel while it is predicted: probabilities, the label and
-/// the mask as floats.
+/// the mask as floats. A classifier predicts one patch of it.
 std::size_t validation_bytes(const NetSpec& spec) {
-  return static_cast<std::size_t>(infer_shapes(spec, spec.patch).output().channels + 2) * sizeof(float);
+  const NetShapes shapes = infer_shapes(spec, spec.patch);
+  if (shapes.only_classifies()) return 0;
+  return static_cast<std::size_t>(shapes.output().channels + 2) * sizeof(float);
 }
 
 /// Keeps the checkpoints and the records of a training up to date while it runs.

@@ -22,6 +22,15 @@ std::string written(const Json& tree, int indent) {
 
 }  // namespace
 
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
 nlohmann::json parse_json(std::string_view text, int most_depth) {
   using Json = nlohmann::json;
   std::vector<std::set<std::string>> keys;  // one set per open object

@@ -18,4 +18,7 @@ nlohmann::json parse_json(std::string_view text, int most_depth = 64);
 std::string to_text(const nlohmann::json& tree, int indent = -1);
 std::string to_text(const nlohmann::ordered_json& tree, int indent = -1);
 
+/// Returns whether a text is valid UTF-8, so that to_text() accepts it.
+bool is_utf8(const std::string& text);
+
 }  // namespace convolume

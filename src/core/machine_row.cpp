@@ -199,11 +199,12 @@ void add_transfer_prices(RowValues& values) {
   add("memory", "memory_ns", values.at("memory_gb_per_s").value);
 }
 
-/// Adds the rates of windows that a row does not have, from those of tiles.
-void add_window_shares(RowValues& values) {
+/// Adds the rates of windows that a row does not have, from its own rates of tiles, or from those that it inherits.
+void add_window_shares(RowValues& values, const RowValues& inherited) {
   constexpr double share = 0.72;  // fitted on a Zen 1, see docs/performance/log/toom_cook.md
   for (const char* kernel : {"_transform", "_product"}) {
-    const RowValue& tile = values.at(std::string("tile") + kernel);
+    const std::string name = std::string("tile") + kernel;
+    const RowValue& tile = values.contains(name) ? values.at(name) : inherited.at(name);
     values.try_emplace(std::string("window") + kernel,
                        RowValue{share * tile.value, "estimated", fmt::format("{} of tile{}", share, kernel)});
   }
@@ -380,13 +381,13 @@ RowValues values_of(const MachineRow& row, const std::string& target) {
       values[field.name] = {found->second.value, "inherited", source};
     }
   };
+  add_window_shares(values, shares);
   inherit(shares, fmt::format("{}, {}", from.name, of_target));
   add_transfer_prices(values);
   // Not every row was measured completely. This row was.
   const MachineRow& complete = row_named(wide_share_row);
   inherit(complete.targets.at(complete.targets.contains(target) ? target : "AVX2"), complete.name);
   inherit(complete.common, complete.name);
-  add_window_shares(values);
   return values;
 }
 

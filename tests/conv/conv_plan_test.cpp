@@ -17,6 +17,13 @@
 using namespace convolume;
 using test::ConvCase;
 
+TEST_CASE("fft_volume keeps the bits of spectra in natural order: small ones are not transformed along Z first") {
+  ConvProblem problem = parse_problem("ic2id10ih20iw20oc4kd9pd4");
+  const std::string numerics = ConvPlan::make(problem, {.engine = Engine::fft_volume}).numerics();
+  REQUIRE_THAT(numerics, Catch::Contains("natural"));
+  CHECK_THAT(numerics, !Catch::Contains("half-complex"));
+}
+
 TEST_CASE("each spectrum is computed once per iteration and one inverse per output") {
   ConvCase<float> c(parse_problem("mb2ic3id8oc5kd3"), {.engine = Engine::fft_volume}, false, 2);
   c.run();

@@ -107,7 +107,6 @@ class Classifier(CliTest):
         self.fails("info", "net.toml", "--patch", "1,9,9", says=["--patch", "is a classifier"])
         self.fails("info", "net.toml", "--memory-curve", "--patch", "1,9,9", says=["--patch", "is a classifier"])
         self.fails("export", "data.toml", "--image", "i.tif", "--label", "l.tif", says=["cases have classes"])
-        self.run_cli("preview", "data.toml", "--net", "net.toml", "--out", "p.png", "--patch", 9, expect=109)
 
     def test_other_nets_write_no_table_and_read_one_volume(self):
         (self.folder / "net.toml").write_text(NET.replace('kernel = "all"', "kernel = 1").replace(

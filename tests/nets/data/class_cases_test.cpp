@@ -114,7 +114,6 @@ TEST_CASE("classes have the order in which they are listed, and cases can be lef
 
 TEST_CASE("further images are those that the same texts name") {
   const ClassFolder folder;
-  for (const char* name : {"second/1-cat.nii", "second/2-cat.nii", "second/1-Dog.nii"}) folder.volume(name);
   folder.volume("second/Dog-1.nii");
   folder.volume("second/cat-1.nii");
   folder.volume("second/cat-2.nii");
@@ -135,6 +134,19 @@ TEST_CASE("names and order of classes, and the class of each case, are part of t
                                          folder.load(train + "class_of = 'b.csv'\n").digest};
   CHECK(std::set<std::string>(digests.begin(), digests.end()).size() == digests.size());
   CHECK(folder.load(train + "class_of = 'folder'\n").digest == digests.front());
+}
+
+TEST_CASE("classes that are not UTF-8 are refused before anything is computed") {
+  const ClassFolder folder;
+  CHECK_THAT(folder.complaint_of_table("case,class\ntrain/cat/1.nii,M\xFC"
+                                       "cke\ntrain/cat/2.nii,b\ntrain/Dog/1.nii,b\n"),
+             Contains("is not UTF-8; save the table as UTF-8"));
+}
+
+TEST_CASE("a list of one class is told from cases of one class") {
+  const ClassFolder folder;
+  const std::string train = "[[train]]\nimage = 'train/*/*.nii'\n[label]\nclass_of = 'folder'\n";
+  CHECK_THAT(folder.complaint(train + "classes = ['cat']\n"), Contains("[label] classes lists only the class 'cat'"));
 }
 
 TEST_CASE("a case without class, or twice in the table, is an error") {
