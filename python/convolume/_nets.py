@@ -208,8 +208,8 @@ def _infer_options(checkpoint: Path, patch: Triple | str, overlap: Triple, begin
 
 
 def infer(checkpoint: Path, volume: Volume, output: Path, *, channels: Sequence[Volume] = (),
-          cases: Sequence[Volume] = (), as_uint8: bool = False, labels: bool = False, patch: Triple | str = None, overlap: Triple = None, begin: Triple = None,
-          end: Triple = None, spacing: Spacing = None, orientation: str = "", blend: str = "ramp", flip: str = "",
+          cases: Sequence[Volume] = (), as_uint8: bool = False, labels: bool = False, patch: Triple | str = None,
+          overlap: Triple = None, begin: Triple = None, end: Triple = None, spacing: Spacing = None, orientation: str = "", blend: str = "ramp", flip: str = "",
           batch: int = 1, engine: str = "automatic", low_error: bool = False, memory: int = 0, threads: int = 0,
           resume: bool = False, take_over: bool = False, trace: Path = "", on_progress: OnShare = None,
           on_note: OnNote = None) -> None:

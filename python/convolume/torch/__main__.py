@@ -23,8 +23,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m convolume.torch", _USAGE, __doc__, _EPILOG, allow_abbrev=False)
     parser.add_argument("--policy", metavar="P", choices=_POLICIES, default=_POLICIES[0],
                         help="which convolutions the package computes: fastest (default), tuned or always")
-    parser.add_argument("--memory-budget", metavar="BYTES", type=_number,
-                        help="limits the spectra that a call keeps from forward to backward (default: no limit)")
+    parser.add_argument("--memory-budget", metavar="BYTES", type=_number, default=0,
+                        help="limits the spectra that a call keeps from forward to backward (default: 0, none)")
     parser.add_argument("-m", metavar="MODULE", dest="module", nargs=argparse.REMAINDER, help="runs a module")
     parser.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER,
                         help="a Python file, or a console script beside the interpreter or in PATH")
@@ -108,9 +108,8 @@ def main() -> NoReturn:
     os.environ["PYTHONPATH"] = os.pathsep.join([folder, *others])
     handle, counts = tempfile.mkstemp(prefix="convolume-torch-")
     os.close(handle)
-    budget = "" if arguments.memory_budget is None else arguments.memory_budget
     # sitecustomize.py in that folder reads it, here and in all children.
-    os.environ["CONVOLUME_TORCH"] = f"{arguments.policy}:{budget}:{os.getpid()}:{counts}"
+    os.environ["CONVOLUME_TORCH"] = f"{arguments.policy}:{arguments.memory_budget}:{os.getpid()}:{counts}"
     # The program gets a fresh interpreter in this process, so everything is as without us.
     os.execv(sys.executable, [sys.executable, *_interpreter_options(sys.orig_argv, len(sys.argv) - 1), *program])
 

@@ -81,7 +81,7 @@ def start(calls: Calls, policy: str, memory_budget: int | None) -> None:
 
 
 @contextlib.contextmanager
-def accelerated(policy: str = "fastest", memory_budget: int | None = None) -> Iterator[Calls]:
+def accelerated(policy: str = "fastest", memory_budget: int | None = 0) -> Iterator[Calls]:
     """Makes PyTorch's conv3d and conv_transpose3d use the package, in all threads of the process, until the block ends.
 
     The attributes torch.conv3d, torch.nn.functional.conv3d and those of conv_transpose3d are replaced, which layers of

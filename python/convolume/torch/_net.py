@@ -188,6 +188,11 @@ def _kernel(table: Table, x: _Shape, transposed: bool) -> Extent:
         return table.extent("kernel", 1)
     if text != "all" or transposed:
         table.fail(f"kernel '{text}' cannot be used here; use [z, y, x], one number, or \"all\" (not transposed)")
+    for key in ("stride", "dilation"):
+        if table.extent(key, 1, _ONE) != _ONE:
+            table.fail(f"kernel = \"all\" meets its input at one place; leave '{key}' out")
+    if _padding(table, transposed, _ONE) != _ZERO:
+        table.fail("kernel = \"all\" meets its input at one place; leave 'padding' out")
     if min(x.extent) < 1:
         table.fail(f"its input has the extent {x.extent} at input.patch; use a larger patch")
     return x.extent

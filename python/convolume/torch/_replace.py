@@ -287,15 +287,16 @@ def _layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def replace_conv3d(model: nn.Module, where: Where | None = None, policy: str = "fastest",
-                   memory_budget: int | None = None) -> Report:
+                   memory_budget: int | None = 0) -> Report:
     """Makes the Conv3d and ConvTranspose3d layers of a model use the package, and returns what became of each.
 
     Only the class of a layer changes: modules, parameters, hooks and state_dict stay. `where(name, layer)` chooses
     layers. `policy` says which calls of them the package computes, and PyTorch the others: "fastest", those that are
     expected to be faster by models that read neither the clock nor the number of threads; "tuned", those that were
     measured to be faster, once for each problem and number of threads; "always", all that are served. `memory_budget`
-    limits the bytes of spectra that a layer keeps from forward to backward; None means no limit. Replacing again
-    changes the options. A model that is pickled while it is replaced needs this package when it is loaded.
+    limits the bytes of spectra that a layer keeps from forward to backward; None means no limit. Spectra save up to a
+    twentieth of a training step and take a fifth to a third of its memory. Replacing again changes the options. A model
+    that is pickled while it is replaced needs this package when it is loaded.
 
     Raises ValueError for other policies, and for a negative budget.
     """

@@ -143,7 +143,7 @@ def test_blocks_may_be_nested_and_the_last_one_sets_the_options(used):
             raise ZeroDivisionError
         assert attributes() != PYTORCHS
     assert (outer.ours, inner.ours) == (3, 1)
-    assert used == [None, 1, None]
+    assert used == [0, 1, 0]
 
 
 def test_blocks_of_several_threads_may_end_in_any_order(used):

@@ -253,13 +253,16 @@ def test_a_memory_budget_leaves_out_spectra_and_changes_nothing_else():
     assert kept[1] == 0
     assert kept[0] == kept[2] > 0
     assert torch.equal(gradients[0], gradients[2])
+    ours.replace_conv3d(layer, policy="always")  # none are kept by default
+    gradients.append(gradient_of_weights(layer, x, kept))
+    assert kept[3] == 0 and torch.equal(gradients[1], gradients[3])
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-3)
 
 
 def test_spectra_live_until_the_backward_pass_and_a_second_one_has_the_same_bits():
     torch.manual_seed(1)
     layer = nn.Conv3d(8, 8, 7, padding=3)
-    ours.replace_conv3d(layer, policy="always")
+    ours.replace_conv3d(layer, policy="always", memory_budget=None)
     y = layer(torch.randn(1, 8, 20, 20, 20))
     assert y.grad_fn.x_hat.nbytes > 0
     first, second = (torch.autograd.grad(y.square().sum(), layer.weight, retain_graph=True) for _ in range(2))

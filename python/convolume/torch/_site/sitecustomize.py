@@ -128,7 +128,7 @@ def _switch_on(policy: str, budget: str, counts: str) -> None:
             super()._renew()
             self._record = None
 
-    _accelerated.start(Recorded(), policy, int(budget) if budget else None)
+    _accelerated.start(Recorded(), policy, int(budget))
 
 
 def _load_next() -> None:
