@@ -15,6 +15,7 @@
 #include "convolume/nets.hpp"
 #include "core/files.hpp"
 #include "nets/eval/confusion_matrix.hpp"
+#include "nets/graph/training_memory.hpp"
 #include "nets/io/csv.hpp"
 #include "nets/io/volume_sink.hpp"
 #include "nets/report/case_pictures.hpp"
@@ -254,6 +255,41 @@ TEST_CASE("the report shows some cases of each pair of a true and a predicted cl
   CHECK(pictures.right().size() == 16);
   REQUIRE(pictures.wrong().size() == 1);
   CHECK(pictures.wrong().front().predicted == 0);
+}
+
+TEST_CASE("pictures of a report show a plane that the net reads") {
+  Tensor<float> voxels({1, 1, {2, 8, 8}});
+  voxels.fill(0);
+  for (index_t i = 0; i < 64; ++i) voxels.data()[i] = static_cast<float>(i);  // the net reads plane 0 alone
+  CasePictures pictures({1, 8, 8});
+  pictures.add("planes", StoredVolume(std::move(voxels)), 0, 0, std::pmr::get_default_resource());
+  Tensor<float> first({1, 1, {1, 8, 8}});
+  for (index_t i = 0; i < 64; ++i) first.data()[i] = static_cast<float>(i);
+  pictures.add("plane 0", StoredVolume(std::move(first)), 1, 1, std::pmr::get_default_resource());
+  REQUIRE(pictures.right().size() == 2);
+  CHECK(pictures.right()[0].image == pictures.right()[1].image);
+}
+
+TEST_CASE("the report says which classes the validation lacks") {
+  const Stripes folder;
+  fs::remove_all(folder / "test/rows");
+  const std::string page = read_file(folder.train("run").report, 1 << 26);
+  CHECK_THAT(page, Contains("1 of 2 classes") && Contains("no case of rows"));
+}
+
+TEST_CASE("the memory of training holds the validation of a classifier with the batch of training") {
+  const NetSpec batch_of_4 = parse_net(net, "net.toml");
+  const NetSpec batch_of_1 = parse_net(replaced(net, "batch = 4", "batch = 1"), "net.toml");
+  CHECK(validation_batch(batch_of_4) == 4);
+  CHECK(validation_network_bytes(batch_of_4, {}, 1) > validation_network_bytes(batch_of_1, {}, 1));
+}
+
+TEST_CASE("infer refuses less memory than the net of a classifier takes") {
+  const Stripes folder;
+  folder.train("run", 1);
+  InferOptions options = folder.infer_options();
+  options.memory = 1 << 10;
+  CHECK_THAT(complaint([&] { infer(options); }), Contains("the net alone takes") && Contains("smaller --batch"));
 }
 
 TEST_CASE("infer writes a table of classes and probabilities") {
