@@ -25,18 +25,25 @@ std::string relative_name(const std::string& path, const fs::path& directory) {
   return fs::absolute(path).lexically_normal().lexically_relative(fs::absolute(directory).lexically_normal()).string();
 }
 
-/// Returns whether a name matches a pattern, and adds what its stars stand for.
+/// Returns whether a name matches a pattern, and adds what its stars stand for: from the left, as little as possible.
 bool matches(std::string_view name, std::string_view pattern, std::vector<std::string>& texts) {
-  const std::size_t star = pattern.find('*');
-  if (star == pattern.npos) return name == pattern;
-  if (!name.starts_with(pattern.substr(0, star)) || (star == 0 && name.starts_with("."))) return false;
-  name.remove_prefix(star);
-  for (std::size_t length = 1; length <= name.size(); ++length) {
-    texts.emplace_back(name.substr(0, length));
-    if (matches(name.substr(length), pattern.substr(star + 1), texts)) return true;
-    texts.pop_back();
+  const std::size_t first = pattern.find('*'), last = pattern.rfind('*');
+  if (first == pattern.npos) return name == pattern;
+  const std::string_view end = pattern.substr(last + 1);
+  if (!name.starts_with(pattern.substr(0, first)) || (first == 0 && name.starts_with("."))) return false;
+  std::size_t at = first;  // where the text of the current star begins
+  for (std::size_t star = first; star < last;) {
+    const std::size_t next = pattern.find('*', star + 1);
+    const std::string_view between = pattern.substr(star + 1, next - star - 1);
+    const std::size_t found = name.find(between, at + 1);
+    if (found == name.npos) return false;
+    texts.emplace_back(name.substr(at, found - at));
+    at = found + between.size();
+    star = next;
   }
-  return false;
+  if (name.size() < at + 1 + end.size() || !name.ends_with(end)) return false;
+  texts.emplace_back(name.substr(at, name.size() - end.size() - at));
+  return true;
 }
 
 /// A file that a pattern matches, and what its stars stand for.
@@ -57,15 +64,18 @@ void find(const fs::path& folder, fs::path::iterator begin, const fs::path::iter
   const auto next = std::next(begin);
   if (pattern.find('*') == pattern.npos) return find(folder / pattern, next, end, texts, found);
   std::error_code error;
-  if (!fs::is_directory(folder, error)) return;  // the name of a file matches that of a folder
+  const bool is_folder = fs::is_directory(folder, error);
+  const bool absent = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  if (!is_folder && (!error || absent)) return;  // the name of a file matches that of a folder
   for (fs::directory_iterator at(folder, error), last; !error && at != last; at.increment(error)) {
     const std::size_t before = texts.size();
     if (matches(at->path().filename().string(), pattern, texts)) find(at->path(), next, end, texts, found);
     texts.resize(before);
   }
   // A folder that is left out would be a class that is lost.
-  if (error)
+  if (error) {
     throw IoError(fmt::format("{}: cannot be listed ({}); allow reading it", folder.string(), error.message()));
+  }
 }
 
 std::vector<Match> find_images(const TomlTable& t, const std::string& path) {

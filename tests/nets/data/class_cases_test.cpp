@@ -123,6 +123,18 @@ TEST_CASE("further images are those that the same texts name") {
   CHECK(data.train.size() == 3);
 }
 
+TEST_CASE("several stars of a name stand for as little as possible from the left") {
+  const ClassFolder folder;
+  for (const char* name : {"one/aXbXc.nii", "two/aXbXc.nii"}) folder.volume(name);
+  for (const char* name : {"pairs/deep/one_a_bXc.nii", "pairs/deep/two_a_bXc.nii"}) folder.volume(name);
+  const Dataset data =
+      folder.load("[[train]]\nimage = ['*/*X*.nii', 'pairs/deep/*_*_*.nii']\n[label]\nclass_of = 'folder'\n");
+  CHECK(data.class_names == Names{"one", "two"});
+  CHECK(data.train.front().channels() == 2);
+  CHECK_THAT(folder.complaint("[[train]]\nimage = '*/aX*X*X*.nii'\n[label]\nclass_of = 'folder'\n"),
+             Contains("matches no file"));
+}
+
 TEST_CASE("names and order of classes, and the class of each case, are part of the digest") {
   const ClassFolder folder;
   const std::string train = "[[train]]\nimage = 'train/*/*.nii'\n[label]\n";
