@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reproduces Tables 2 to 4 and Figures 2, 6 to 9 and 11 of paper 003 (Zhao et al., swDNN and swCaffe) with
-`convolume plan bandwidth`, `plan explain`, `bench_conv` and `bench_net`.
+"""Reproduces Tables 2 to 4 and Figures 2 and 6 to 11 of paper 003 (Zhao et al., swDNN and swCaffe) with
+`convolume plan bandwidth`, `plan explain`, `bench_conv`, `bench_net` and `bench_scheduler`.
 
-    bench/papers/swdnn.py (--table 2|3|4 | --figure 2|6|7|8|9|11 | --all) --out PREFIX --record FILE
+    bench/papers/swdnn.py (--table 2|3|4 | --figure 2|6|7|8|9|10|11 | --all) --out PREFIX --record FILE
                           [--threads 2] [--into docs/papers.md] [--json FILE]
                           [--convolume build/release/tools/convolume]
 
@@ -27,7 +27,7 @@ from paper_bench import build_of  # noqa: E402
 from paper_page import Result, add_output_options, named, table, write_items  # noqa: E402
 from paper_record import Record  # noqa: E402
 from swdnn_measure import CUT_BATCH, LONG_PASS, Case, Measurement, Options, mean, speed, test_sets  # noqa: E402
-from swdnn_vgg import VGG_16, VggTraining  # noqa: E402
+from swdnn_vgg import SCHEDULED, VGG_16, VggTraining  # noqa: E402
 from yang_common import Command, CommandFailed, at_least, bullets, code, geometric_mean  # noqa: E402
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
@@ -40,7 +40,8 @@ PAPER_MEAN, PAPER_LEAST, PAPER_MOST, PAPER_PEAK = 1680, 1300, 2000, 3020  # GFLO
 PAPER_LADDER = 48
 VGG_BATCH = 8
 TRAINING_BATCHES = (8, 32)
-REQUIRED = {"onednn": 0.9, "im2col": 1.0, "double": 2.3, "step": 0.97, "ladder": 48.0, "vgg16": 1.2}
+REQUIRED = {"onednn": 0.9, "im2col": 1.0, "double": 2.3, "step": 0.97, "ladder": 48.0, "vgg16": 1.2,
+            "scheduler": 1.03}
 PAPER_TRAINING = "4.6 times (float) and 3.8 times before layouts and threads were changed, over its processor"
 
 
@@ -332,9 +333,38 @@ def figure_9(page: Page) -> Result:
     return Result({"models": means, **measured}, text, picture, measured)
 
 
+def training_of(page: Page) -> VggTraining:
+    options = page.measurement.options
+    return VggTraining(page.command, page.measurement.record, options.threads, min(3, options.rounds))
+
+
+def figure_10(page: Page) -> Result:
+    found = {name: training_of(page).schedulers(name) for name in SCHEDULED}
+    rows, must = [], []
+    for name, row in found.items():
+        ours, joined = row["convolume"], row["join_levels"]
+        rows.append([name, str(ours["tasks"]), str(ours["levels"]), f"{ours['us_per_level']:.2f}",
+                     f"{joined['us_per_level']:.2f}", f"{joined['ratio']:.2f}"])
+        must.append(f"{name}, time of our scheduler over that of joined threads: "
+                    f"{at_most(1 / joined['ratio'], REQUIRED['scheduler'])}.")
+    text = table(["net", "tasks of an iteration", "levels", "our scheduler, µs per level", "threads made and joined",
+                  "ratio"], rows)
+    text += "\n" + bullets(
+        page.machine_and_load([row["load"] for row in found.values()]) + " Medians of nine rounds in turn, "
+        "`bench_scheduler --side-by-side --set training.batch=8`, tasks without work.", *must,
+        "A level holds the tasks that come after equally many others. Threads are made where a level has several "
+        "tasks, and joined before the next level. Our scheduler keeps its threads and has no levels. The numbers of "
+        "the paper's bars are lost with the picture.")
+    picture = grouped_bars("Paper 003, Figure 10: threads that stay, and threads that are joined", "µs per level",
+                           list(found), [
+        Series("made and joined", OTHER, [row["join_levels"]["us_per_level"] for row in found.values()]),
+        Series("our scheduler", OURS, [row["convolume"]["us_per_level"] for row in found.values()])], True)
+    measured = {"machine": named(page.machine), "nets": found}
+    return Result({"musts": must, **measured}, text, picture, measured)
+
+
 def figure_11(page: Page) -> Result:
-    training = VggTraining(page.command, page.measurement.record, page.measurement.options.threads,
-                           min(3, page.measurement.options.rounds))
+    training = training_of(page)
     page.measurement.take_fastest_openblas()
     rows, ratios, speeds, loads = [], [], {}, []
     for batch in TRAINING_BATCHES:
@@ -365,14 +395,14 @@ def figure_11(page: Page) -> Result:
 
 ITEMS: dict[str, Callable[[Page], Result]] = {
     "table 2": table_2, "table 3": table_3, "table 4": table_4, "figure 2": figure_2, "figure 6": figure_6,
-    "figure 7": figure_7, "figure 8": figure_8, "figure 9": figure_9, "figure 11": figure_11}
+    "figure 7": figure_7, "figure 8": figure_8, "figure 9": figure_9, "figure 10": figure_10, "figure 11": figure_11}
 
 
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--table", type=int, choices=[2, 3, 4])
-    what.add_argument("--figure", type=int, choices=[2, 6, 7, 8, 9, 11])
+    what.add_argument("--figure", type=int, choices=[2, 6, 7, 8, 9, 10, 11])
     what.add_argument("--all", action="store_true")
     add_output_options(parser)
     parser.add_argument("--record", type=pathlib.Path, required=True, help="file that keeps finished measurements")

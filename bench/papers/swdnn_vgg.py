@@ -1,4 +1,5 @@
-"""Measures training iterations of VGG-16 for Figure 11 of paper 003, beside im2col with OpenBLAS."""
+"""Measures training iterations of VGG-16 for Figures 10 and 11 of paper 003: threads that are made and joined, and
+im2col with OpenBLAS."""
 import json
 import os
 import pathlib
@@ -11,7 +12,9 @@ from paper_record import Record
 from swdnn_measure import openblas_seconds
 from yang_common import Command
 
-NET = pathlib.Path(__file__).resolve().parent.parent.parent / "nets/zoo/vgg16.toml"
+ZOO = pathlib.Path(__file__).resolve().parent.parent.parent / "nets/zoo"
+NET = ZOO / "vgg16.toml"
+SCHEDULED = ("width_depth", "vgg16")
 # The layers of VGG-16, its fully connected layers as convolutions whose kernel covers x.
 VGG_16 = [("conv1_1", "ic3ih224oc64oh224kh3ph1"), ("conv1_2", "ic64ih224oc64oh224kh3ph1"),
           ("conv2_1", "ic64ih112oc128oh112kh3ph1"), ("conv2_2", "ic128ih112oc128oh112kh3ph1"),
@@ -31,7 +34,9 @@ class VggTraining:
     def __init__(self, command: Command, record: Record, threads: int, rounds: int):
         self.record, self.threads, self.rounds = record, threads, rounds
         self.bench_conv = BenchConv(command)
-        self.bench_net = Command(str(pathlib.Path(self.bench_conv.command.binary).parent / "bench_net"))
+        folder = pathlib.Path(self.bench_conv.command.binary).parent
+        self.bench_net = Command(str(folder / "bench_net"))
+        self.bench_scheduler = Command(str(folder / "bench_scheduler"))
 
     def net(self, batch: int) -> dict[str, Any]:
         """An iteration of our net: seconds, and those of all tasks that are no convolutions, on all threads at once."""
@@ -48,6 +53,22 @@ class VggTraining:
             outside = (row["ops_seconds"] + row["other_seconds"]) / self.threads
             self.record.add(key, {"seconds": row["seconds"], "outside": outside, "peak_bytes": row["peak_bytes"],
                                   "load": load})
+        return dict(self.record[key])
+
+    def schedulers(self, name: str) -> dict[str, Any]:
+        """The graph of a net's iteration with empty tasks: by our scheduler, and by threads that are joined."""
+        key = f"schedulers {name}"
+        if key not in self.record:
+            print(f"schedulers, {name}", file=sys.stderr, flush=True)
+            load = os.getloadavg()[0]
+            with tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder) / "report.json"
+                self.bench_scheduler.text("--side-by-side", "--net", str(ZOO / f"{name}.toml"), "--set",
+                                          "training.batch=8", "--threads", str(self.threads), "--rounds", "9",
+                                          "--json", str(file))
+                rows = {row["runner"]: row for row in json.loads(file.read_text())["results"]
+                        if row["graph"] == f"iteration of {name}"}
+            self.record.add(key, {"load": load, **{runner: rows[runner] for runner in ("convolume", "join_levels")}})
         return dict(self.record[key])
 
     def peer(self, name: str, shape: str, batch: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class SchedulerContest {
  public:
   SchedulerContest(const TaskShape& shape, int threads, const SchedulerContestOptions& options, ProgressBar& bar,
                    const StopRequest& stop)
-      : shape_(shape), threads_(threads) {
+      : shape_(shape), threads_(threads), levels_(1 + std::ranges::max(shape.levels())) {
     std::vector<std::unique_ptr<TaskRunner>> runners;
     std::vector<int> repetitions;
     for (const RunnerKind& kind : runner_kinds()) {
@@ -66,8 +66,9 @@ class SchedulerContest {
                shape_.tasks.size() == 1 ? "" : "s", shape_.edges(), threads_, threads_ == 1 ? "" : "s",
                seconds_[0].size());
     for (std::size_t i = 0; i < seconds_.size(); ++i) {
-      fmt::print("  {:11} {:8.1f} ns per task x threads ({:.1f} .. {:.1f})", runner_kinds()[i].name,
-                 nanoseconds(i, 0.5), nanoseconds(i, 0.25), nanoseconds(i, 0.75));
+      fmt::print("  {:11} {:8.1f} ns per task x threads ({:.1f} .. {:.1f}), {:.2f} us per level",
+                 runner_kinds()[i].name, nanoseconds(i, 0.5), nanoseconds(i, 0.25), nanoseconds(i, 0.75),
+                 1e6 * quantile(seconds_[i], 0.5) / levels_);
       if (i > 0)
         fmt::print(", {:.2f} times convolume ({:.2f} .. {:.2f})", ratio(i, 0.5), ratio(i, 0.25), ratio(i, 0.75));
       fmt::print("\n");
@@ -86,6 +87,8 @@ class SchedulerContest {
                       {"ns_per_task", nanoseconds(i, 0.5)},
                       {"ns_per_task_low", nanoseconds(i, 0.25)},
                       {"ns_per_task_high", nanoseconds(i, 0.75)},
+                      {"levels", levels_},
+                      {"us_per_level", 1e6 * quantile(seconds_[i], 0.5) / levels_},
                       {"ratio", ratio(i, 0.5)},
                       {"ratio_low", ratio(i, 0.25)},
                       {"ratio_high", ratio(i, 0.75)}});
@@ -101,7 +104,7 @@ class SchedulerContest {
   double ratio(std::size_t runner, double q) const { return quantile(quotients(seconds_[runner], seconds_[0]), q); }
 
   const TaskShape& shape_;
-  int threads_;
+  int threads_, levels_;
   std::vector<std::vector<double>> seconds_;
 };
 

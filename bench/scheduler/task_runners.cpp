@@ -1,7 +1,9 @@
 #include "bench/scheduler/task_runners.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
+#include <thread>
 
 #include <tbb/flow_graph.h>
 #include <tbb/task_arena.h>
@@ -109,6 +111,37 @@ class TaskGroup final : public TaskRunner {
   std::vector<Node> nodes_;
 };
 
+/// Makes threads for each level of the graph, and joins them before the next one. Tasks of a level do not depend on
+/// each other. A level of one task needs no threads.
+class JoinedThreads final : public TaskRunner {
+ public:
+  JoinedThreads(const TaskShape& shape, TaskBody body, int threads) : body_(body), threads_(threads) {
+    const std::vector<int> levels = shape.levels();
+    for (std::size_t i = 0; i < levels.size(); ++i) {
+      const auto level = static_cast<std::size_t>(levels[i]);
+      if (level >= tasks_.size()) tasks_.resize(level + 1);
+      tasks_[level].push_back(static_cast<TaskId>(i));
+    }
+  }
+  void run() override {
+    for (const std::vector<TaskId>& tasks : tasks_) {
+      const std::size_t threads = std::min(static_cast<std::size_t>(threads_), tasks.size());
+      const auto work = [&](std::size_t thread) {
+        for (std::size_t i = thread; i < tasks.size(); i += threads) body_(tasks[i]);
+      };
+      std::vector<std::thread> others;
+      for (std::size_t thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
+      work(0);
+      for (std::thread& other : others) other.join();
+    }
+  }
+
+ private:
+  TaskBody body_;
+  int threads_;
+  std::vector<std::vector<TaskId>> tasks_;  // of each level
+};
+
 template <class Runner>
 RunnerKind kind(const char* name) {
   return {name, [](const TaskShape& shape, TaskBody body, int threads) -> std::unique_ptr<TaskRunner> {
@@ -120,7 +153,7 @@ RunnerKind kind(const char* name) {
 
 const std::vector<RunnerKind>& runner_kinds() {
   static const std::vector<RunnerKind> kinds{kind<OurGraph>("convolume"), kind<FlowGraph>("flow_graph"),
-                                             kind<TaskGroup>("task_group")};
+                                             kind<TaskGroup>("task_group"), kind<JoinedThreads>("join_levels")};
   return kinds;
 }
 

@@ -30,6 +30,16 @@ std::size_t TaskShape::edges() const {
   return sum;
 }
 
+std::vector<int> TaskShape::levels() const {
+  std::vector<int> levels(tasks.size(), 0);
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    for (const TaskId before : tasks[i].after) {
+      levels[i] = std::max(levels[i], levels[static_cast<std::size_t>(before)] + 1);
+    }
+  }
+  return levels;
+}
+
 TaskShape chain(int tasks) {
   TaskShape shape{.name = fmt::format("chain of {}", tasks), .tasks = {}};
   add(shape, {});

@@ -14,6 +14,8 @@ struct TaskShape {
   std::vector<TaskDescription> tasks;  ///< by id; predecessors have smaller ids
 
   std::size_t edges() const;
+  /// Returns the level of each task: the most tasks that come before it one after the other.
+  std::vector<int> levels() const;
 };
 
 /// Returns tasks that run one after the other.
