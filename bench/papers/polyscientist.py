@@ -23,7 +23,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 sys.dont_write_bytecode = True
 from paper_bars import Series, grouped_bars  # noqa: E402
-from paper_bench import build_of  # noqa: E402
+from paper_bench import add_measuring_options, identity_of  # noqa: E402
 from paper_page import Result, add_output_options, named, table, write_items  # noqa: E402
 from paper_record import Record  # noqa: E402
 from polyscientist_measure import NETS, ORDERS, ORDERS_OF, Layer, Measurement, Options, read_list  # noqa: E402
@@ -320,14 +320,12 @@ def read_arguments() -> argparse.Namespace:
     what.add_argument("--figure", type=int, choices=[1, 2, 4, *range(7, 27)], metavar="NUMBER")
     what.add_argument("--all", action="store_true")
     add_output_options(parser)
-    parser.add_argument("--record", type=pathlib.Path, required=True, help="file that keeps finished layers")
+    add_measuring_options(parser, rounds=9)
     parser.add_argument("--minutes", type=float, default=100, help="time of all layers of this run [100]")
     parser.add_argument("--threads", type=int, default=2, help="threads, and samples of a batch [2]")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds in turn [9]")
     parser.add_argument("--variants", type=int, help="candidates per layer [what the time allows]")
     parser.add_argument("--lists", type=pathlib.Path, default=BENCH / "problems/planar_nets",
                         help="folder of the lists")
-    parser.add_argument("--convolume", default=str(BENCH.parent / "build/release/tools/convolume"))
     return parser.parse_args()
 
 
@@ -337,8 +335,7 @@ def main() -> None:
     command = Command(arguments.convolume)
     try:
         machine = command.run("machine")
-        identity = {"script": SCRIPT, "processor": machine["processor"], "simd": machine["simd"],
-                    "build": build_of(command), "threads": options.threads, "rounds": options.rounds,
+        identity = {**identity_of(SCRIPT, command, machine), "threads": options.threads, "rounds": options.rounds,
                     "variants": options.variants}
         measurement = Measurement(command, Record(arguments.record, identity), options)
         page = Page(command, measurement, arguments.lists, options.threads, machine)

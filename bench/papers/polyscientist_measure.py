@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any, NamedTuple, Optional, Sequence
 
-from paper_bench import BenchConv
+from paper_bench import Bench
 from paper_record import Record
 from yang_common import Command, CommandFailed, nest_choice
 
@@ -94,7 +94,7 @@ class Measurement:
 
     def __init__(self, command: Command, record: Record, options: Options):
         self.command, self.record, self.options = command, record, options
-        self.bench = BenchConv(command)
+        self.bench = Bench(command, "bench_conv")
 
     def has(self, layer: Layer) -> bool:
         """Whether a layer is finished. Another net may have measured it, without the orders."""

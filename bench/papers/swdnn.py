@@ -23,7 +23,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 sys.dont_write_bytecode = True
 from paper_bars import Series, grouped_bars  # noqa: E402
-from paper_bench import build_of  # noqa: E402
+from paper_bench import add_measuring_options, identity_of  # noqa: E402
 from paper_page import Result, add_output_options, named, table, write_items  # noqa: E402
 from paper_record import Record  # noqa: E402
 from swdnn_measure import CUT_BATCH, LONG_PASS, Case, Measurement, Options, mean, speed, test_sets  # noqa: E402
@@ -405,14 +405,12 @@ def read_arguments() -> argparse.Namespace:
     what.add_argument("--figure", type=int, choices=[2, 6, 7, 8, 9, 10, 11])
     what.add_argument("--all", action="store_true")
     add_output_options(parser)
-    parser.add_argument("--record", type=pathlib.Path, required=True, help="file that keeps finished measurements")
+    add_measuring_options(parser, rounds=5)
     parser.add_argument("--threads", type=int, default=2, help="threads [2]")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds in turn [5]")
     parser.add_argument("--max-seconds", type=float, default=20,
                         help="no round of a problem begins that would end later, except the first three [20]")
     parser.add_argument("--layers", type=pathlib.Path, default=BENCH / "problems/published/vgg16.txt",
                         help="list of the layers of Figure 9")
-    parser.add_argument("--convolume", default=str(BENCH.parent / "build/release/tools/convolume"))
     return parser.parse_args()
 
 
@@ -422,8 +420,7 @@ def main() -> None:
     command = Command(arguments.convolume)
     try:
         machine = command.run("machine")
-        identity = {"script": SCRIPT, "processor": machine["processor"], "simd": machine["simd"],
-                    "build": build_of(command), **options._asdict()}
+        identity = {**identity_of(SCRIPT, command, machine), **options._asdict()}
         measurement = Measurement(command, Record(arguments.record, identity), options, machine)
         page = Page(command, measurement, test_sets(command), arguments.layers, machine)
         write_items(ITEMS, page, arguments, "003", SCRIPT)

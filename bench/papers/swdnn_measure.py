@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any, NamedTuple, Optional, Sequence
 
-from paper_bench import BenchConv
+from paper_bench import Bench
 from paper_record import Record
 from yang_common import Command, CommandFailed
 
@@ -74,7 +74,7 @@ class Measurement:
 
     def __init__(self, command: Command, record: Record, options: Options, machine: dict[str, Any]):
         self.record, self.options = record, options
-        self.bench = BenchConv(command)
+        self.bench = Bench(command, "bench_conv")
         self.peak = machine["gflops_per_core"] * options.threads  # of the machine row, in float
         self.memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

@@ -1,13 +1,10 @@
 """Measures training iterations of VGG-16 for Figures 10 and 11 of paper 003: threads that are made and joined, and
 im2col with OpenBLAS."""
-import json
-import os
 import pathlib
 import sys
-import tempfile
 from typing import Any
 
-from paper_bench import BenchConv
+from paper_bench import Bench
 from paper_record import Record
 from swdnn_measure import openblas_seconds
 from yang_common import Command
@@ -33,26 +30,22 @@ class VggTraining:
 
     def __init__(self, command: Command, record: Record, threads: int, rounds: int):
         self.record, self.threads, self.rounds = record, threads, rounds
-        self.bench_conv = BenchConv(command)
-        folder = pathlib.Path(self.bench_conv.command.binary).parent
-        self.bench_net = Command(str(folder / "bench_net"))
-        self.bench_scheduler = Command(str(folder / "bench_scheduler"))
+        self.bench_conv, self.bench_net, self.bench_scheduler = (
+            Bench(command, name) for name in ("bench_conv", "bench_net", "bench_scheduler"))
 
     def net(self, batch: int) -> dict[str, Any]:
         """An iteration of our net: seconds, and those of all tasks that are no convolutions, on all threads at once."""
         key = f"vgg16 batch {batch}"
         if key not in self.record:
             print(f"VGG-16, a training iteration of batch {batch}", file=sys.stderr, flush=True)
-            load = os.getloadavg()[0]
-            with tempfile.TemporaryDirectory() as folder:
-                file = pathlib.Path(folder) / "report.json"
-                self.bench_net.text("--side-by-side", "--net", str(NET), "--engine", "automatic", "--batch", str(batch),
-                                    "--backend", "native", "--cache", "on", "--threads", str(self.threads), "--rounds",
-                                    str(self.rounds), "--min-seconds", "0", "--json", str(file))
-                row = json.loads(file.read_text())["results"][0]
+            report = self.bench_net.report(
+                "--side-by-side", "--net", str(NET), "--engine", "automatic", "--batch", str(batch), "--backend",
+                "native", "--cache", "on", "--threads", str(self.threads), "--rounds", str(self.rounds),
+                "--min-seconds", "0")
+            row = report["results"][0]
             outside = (row["ops_seconds"] + row["other_seconds"]) / self.threads
             self.record.add(key, {"seconds": row["seconds"], "outside": outside, "peak_bytes": row["peak_bytes"],
-                                  "load": load})
+                                  "load": report["load_average"]})
         return dict(self.record[key])
 
     def schedulers(self, name: str) -> dict[str, Any]:
@@ -60,15 +53,12 @@ class VggTraining:
         key = f"schedulers {name}"
         if key not in self.record:
             print(f"schedulers, {name}", file=sys.stderr, flush=True)
-            load = os.getloadavg()[0]
-            with tempfile.TemporaryDirectory() as folder:
-                file = pathlib.Path(folder) / "report.json"
-                self.bench_scheduler.text("--side-by-side", "--net", str(ZOO / f"{name}.toml"), "--set",
-                                          "training.batch=8", "--threads", str(self.threads), "--rounds", "9",
-                                          "--json", str(file))
-                rows = {row["runner"]: row for row in json.loads(file.read_text())["results"]
-                        if row["graph"] == f"iteration of {name}"}
-            self.record.add(key, {"load": load, **{runner: rows[runner] for runner in ("convolume", "join_levels")}})
+            report = self.bench_scheduler.report(
+                "--side-by-side", "--net", str(ZOO / f"{name}.toml"), "--set", "training.batch=8", "--threads",
+                str(self.threads), "--rounds", "9")
+            rows = {row["runner"]: row for row in report["results"] if row["graph"] == f"iteration of {name}"}
+            self.record.add(key, {"load": report["load_average"], "convolume": rows["convolume"],
+                                  "join_levels": rows["join_levels"]})
         return dict(self.record[key])
 
     def peer(self, name: str, shape: str, batch: int) -> dict[str, Any]:
