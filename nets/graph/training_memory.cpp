@@ -52,7 +52,7 @@ double critical_cost(const std::vector<TaskDescription>& tasks) {
 }  // namespace
 
 index_t validation_batch(const NetSpec& spec) {
-  return infer_shapes(spec, spec.patch).only_classifies() ? spec.training.batch : 1;
+  return infer_shapes(spec, spec.patch).keeps_resolution() ? 1 : spec.training.batch;
 }
 
 std::size_t validation_network_bytes(const NetSpec& spec, const NetworkOptions& options, int threads) {

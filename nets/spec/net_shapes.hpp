@@ -23,9 +23,8 @@ struct NetShapes {
   /// Return how many voxels before and behind the centre an output voxel depends on.
   Extent3 reach_before() const, reach_behind() const;
   Extent3 field_of_view() const { return reach_before() + reach_behind() + Extent3::all(1); }
-  /// Returns whether the net can only be a classifier: its output has another resolution than its input.
-  bool only_classifies() const { return !keeps_resolution(); }
-  /// Returns whether an output voxel stands for one voxel of the input, along each axis.
+  /// Returns whether an output voxel stands for one voxel of the input, along each axis. If not, the net can only be a
+  /// classifier.
   bool keeps_resolution() const;
   bool one_voxel() const { return output().extent == Extent3::all(1); }
   /// Returns the period of the pooling grid: input positions that are multiples of it see the same grid.

@@ -32,7 +32,7 @@ NetSpec load_possible_net(const TrainOptions& o) {
 /// the mask as floats. A classifier predicts one patch of it.
 std::size_t validation_bytes(const NetSpec& spec) {
   const NetShapes shapes = infer_shapes(spec, spec.patch);
-  if (shapes.only_classifies()) return 0;
+  if (!shapes.keeps_resolution()) return 0;
   return static_cast<std::size_t>(shapes.output().channels + 2) * sizeof(float);
 }
 
