@@ -39,6 +39,33 @@ std::vector<scheduler::Urgency> TaskGraph::Impl::urgencies() const {
   return all;
 }
 
+TaskId TaskGraph::Impl::append(Node node, std::function<void()> body) {
+  bodies.resize(nodes.size());  // an earlier call that ran out of memory may have left a body
+  bodies.push_back(std::move(body));
+  nodes.push_back(std::move(node));
+  prepared = false;
+  labels.reset();
+  return static_cast<TaskId>(nodes.size()) - 1;
+}
+
+std::vector<TaskId> TaskGraph::Impl::joined(std::vector<TaskId> predecessors) {
+  constexpr std::size_t long_list = 16;  // shorter ones cost less than a task
+  if (predecessors.size() < long_list) return predecessors;
+  if (predecessors != last_long_list) {
+    last_long_list = predecessors;
+    join_of_list = -1;
+    return predecessors;
+  }
+  if (join_of_list < 0) {
+    Node join;
+    join.options.name = "join";
+    join.layer = layer;
+    join.predecessors = std::move(predecessors);
+    join_of_list = append(std::move(join), [] {});
+  }
+  return {join_of_list};
+}
+
 void TaskGraph::Impl::prepare() {
   if (prepared) return;
   run.reset();
@@ -116,16 +143,12 @@ TaskId TaskGraph::add(TaskOptions options, std::function<void()> body, std::span
           fmt::format("task '{}': predecessor {} does not exist; tasks 0 to {} do", options.name, before, id - 1));
     }
   }
+  std::vector<TaskId> predecessors(after.begin(), after.end());
+  std::sort(predecessors.begin(), predecessors.end());
+  predecessors.erase(std::unique(predecessors.begin(), predecessors.end()), predecessors.end());
   Impl::Node node{.options = std::move(options), .layer = impl_->layer, .predecessors = {}};
-  node.predecessors.assign(after.begin(), after.end());
-  std::sort(node.predecessors.begin(), node.predecessors.end());
-  node.predecessors.erase(std::unique(node.predecessors.begin(), node.predecessors.end()), node.predecessors.end());
-  impl_->bodies.resize(impl_->nodes.size());  // an earlier call that ran out of memory may have left a body
-  impl_->bodies.push_back(std::move(body));
-  impl_->nodes.push_back(std::move(node));
-  impl_->prepared = false;
-  impl_->labels.reset();
-  return id;
+  node.predecessors = impl_->joined(std::move(predecessors));
+  return impl_->append(std::move(node), std::move(body));
 }
 
 std::string TaskGraph::set_layer(std::string layer) { return std::exchange(impl_->layer, std::move(layer)); }

@@ -36,6 +36,11 @@ struct TaskGraph::Impl {
     std::vector<TaskId> predecessors;  // ascending, each once
   };
 
+  /// Adds a node and its body. Returns its id.
+  TaskId append(Node node, std::function<void()> body);
+  /// Returns what a task that waits for these tasks waits for: the tasks themselves, or one task that joins them. Tasks
+  /// that are added one after the other often wait for the same long list.
+  std::vector<TaskId> joined(std::vector<TaskId> predecessors);
   /// Computes steps and successors from the nodes, if a task was added since the last call.
   void prepare();
   /// Returns the labels of the tasks in traces. They are made for the first run that is recorded.
@@ -46,6 +51,8 @@ struct TaskGraph::Impl {
   std::vector<Node> nodes;
   std::vector<std::function<void()>> bodies;  // by task id
   std::string layer;                          // of tasks added from now on
+  std::vector<TaskId> last_long_list;         // the predecessors that a task had last, if they were many
+  TaskId join_of_list = -1;                   // the task that joins them, once a second task waits for them
   scheduler::SharedLabels labels;             // null, or of all nodes
   bool prepared = false;
   std::vector<scheduler::Step> steps;    // by rank, and one more that ends the successors of the last step

@@ -226,6 +226,50 @@ TEST_CASE("descriptions of tasks are what was added") {
   CHECK(tasks[1].after == ids({a}));
 }
 
+TEST_CASE("tasks that wait for the same long list share a task that joins it") {
+  Scheduler scheduler(2);
+  for (const int count : {15, 16}) {
+    CAPTURE(count);
+    TaskGraph graph;
+    std::atomic<int> ended{0};
+    std::vector<TaskId> all, consumers;
+    for (int i = 0; i < count; ++i) all.push_back(graph.add({.name = "first"}, [&] { ++ended; }));
+    std::vector<TaskId> others(all.rbegin(), all.rend());
+    others.push_back(all.front());
+    std::vector<int> found(5, -1);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      // A short list between the long ones, an order, and duplicates make no difference.
+      if (i == 2)
+        graph.add(
+            {.name = "between"}, [] {}, ids({all.front()}));
+      consumers.push_back(graph.add(
+          {.name = "second"}, [&, i] { found[i] = ended; }, i % 2 == 0 ? all : others));
+    }
+    all.pop_back();
+    const TaskId other = graph.add(
+        {.name = "other"}, [] {}, all);
+    const std::vector<TaskDescription> tasks = graph.describe();
+    const auto after = [&](TaskId id) { return tasks[static_cast<std::size_t>(id)].after; };
+    CHECK(after(consumers[0]).size() == static_cast<std::size_t>(count));
+    CHECK(after(other) == all);
+    if (count < 16) {
+      CHECK(after(consumers[1]) == after(consumers[0]));
+    } else {
+      REQUIRE(after(consumers[1]).size() == 1);
+      const TaskId join = after(consumers[1]).front();
+      CHECK(after(join) == after(consumers[0]));
+      CHECK(tasks[static_cast<std::size_t>(join)].options.name == "join");
+      for (std::size_t i = 2; i < consumers.size(); ++i) CHECK(after(consumers[i]) == ids({join}));
+    }
+    CHECK(graph.ordered(all.back(), consumers.back()));
+    for (int run = 0; run < 100; ++run) {
+      ended = 0;
+      graph.run(scheduler);
+      for (const int before : found) CHECK(before == count);
+    }
+  }
+}
+
 TEST_CASE("a task that was just made ready waits for costlier ones") {
   Scheduler scheduler = Scheduler::serial();
   TaskGraph graph;
