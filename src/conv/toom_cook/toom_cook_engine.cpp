@@ -188,10 +188,11 @@ std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions
   return create_for_type<ToomCookEngine>(problem, options);
 }
 
-/// The speed of the engine was measured with AVX2 only.
+/// The engine is chosen where it gains on most layers, by measurement (docs/performance/log/toom_cook.md).
 std::string by_name_reason() {
   const std::string target = simd_target();
   if (target == "AVX2") return {};
+  if (target == "AVX3") return "too little faster with AVX3 on most layers; name the engine to use it";
   return fmt::format("not measured with {} yet; name the engine to use it", target);
 }
 

@@ -214,44 +214,52 @@ void CopyPlanes(const WindowSource<T>& source, T* planes, const PlaneStrides& st
   }
 }
 
-/// Calls body(planes, values) for each line of each vector of channels.
-template <class T, class Body>
-HWY_INLINE void ForEachLine(const WindowLines<T>& lines, const Body& body) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
-  for (index_t w = 0; w < lines.windows_z; ++w) {
-    for (index_t t = 0; t < lines.windows_x; ++t) {
-      T* planes = lines.planes + w * window_results * lines.plane + t * lines.window;
-      T* values = lines.values + (w * lines.windows_x + t) * lines.row;
-      for (index_t c = 0; c < lines.channels; c += lanes) body(planes + c, values + c);
-    }
-  }
-}
-
-template <int Points, class T>
-void TransformLines(const WindowLines<T>& lines) {
-  const hn::ScalableTag<T> d;
-  ForEachLine(lines, [&](const T* planes, T* values) HWY_ATTR {
+/// Transforms the line at `planes` to six values.
+template <int Points>
+struct ForwardLine {
+  template <class T>
+  static HWY_INLINE void Apply(const WindowLines<T>& lines, const T* planes, T* values) {
+    const hn::ScalableTag<T> d;
     WindowLine<hn::Vec<decltype(d)>> line;
     CONVOLUME_UNROLL
     for (int z = 0; z < Points; ++z) line[z] = hn::LoadU(d, planes + z * lines.plane);
     TransformLine<Points>(d, line);
     CONVOLUME_UNROLL
     for (int h = 0; h < window_points; ++h) hn::StoreU(line[h], d, values + h * lines.frequency);
-  });
-}
+  }
+};
 
-template <class T>
-void InverseLines(const WindowLines<T>& lines) {
-  const hn::ScalableTag<T> d;
-  ForEachLine(lines, [&](T* planes, const T* values) HWY_ATTR {
+/// Inverts six values to the line at `planes`.
+struct InverseLine {
+  template <class T>
+  static HWY_INLINE void Apply(const WindowLines<T>& lines, T* planes, const T* values) {
+    const hn::ScalableTag<T> d;
     WindowLine<hn::Vec<decltype(d)>> line;
     CONVOLUME_UNROLL
     for (int h = 0; h < window_points; ++h) line[h] = hn::LoadU(d, values + h * lines.frequency);
     InvertLine<window_results>(d, line);
     CONVOLUME_UNROLL
     for (int z = 0; z < window_results; ++z) hn::StoreU(line[z], d, planes + z * lines.plane);
-  });
+  }
+};
+
+/// Transforms each line of each vector of channels by Line. It is no lambda, because GCC would call a lambda for each
+/// vector, and load all constants again.
+template <class Line, class T>
+void TransformLines(const WindowLines<T>& all) {
+  const WindowLines<T> lines = all;  // a copy, so that the compiler knows that no store changes it
+  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(hn::ScalableTag<T>()));
+  // Windows whose channels follow each other on both sides are one window with more channels.
+  const bool together = lines.window == lines.channels && lines.row == lines.channels;
+  const index_t windows_x = together ? 1 : lines.windows_x;
+  const index_t channels = lines.channels * (lines.windows_x / windows_x);
+  for (index_t w = 0; w < lines.windows_z; ++w) {
+    for (index_t t = 0; t < windows_x; ++t) {
+      T* planes = lines.planes + w * window_results * lines.plane + t * lines.window;
+      T* values = lines.values + (w * lines.windows_x + t) * lines.row;
+      for (index_t c = 0; c < channels; c += lanes) Line::Apply(lines, planes + c, values + c);
+    }
+  }
 }
 
 /// Finishes rows of results and stores them.
@@ -438,9 +446,9 @@ WindowTransforms<T> Kernels(const WindowShape& shape) {
   WindowTransforms<T> kernels{.planes = TransformPlanes<window_points, T>,
                               .kernel_planes = TransformPlanes<window_results, T>,
                               .inverse_planes = InversePlanes<T>,
-                              .lines = TransformLines<window_points, T>,
-                              .kernel_lines = TransformLines<window_results, T>,
-                              .inverse_lines = InverseLines<T>,
+                              .lines = TransformLines<ForwardLine<window_points>, T>,
+                              .kernel_lines = TransformLines<ForwardLine<window_results>, T>,
+                              .inverse_lines = TransformLines<InverseLine, T>,
                               .add = AddTo<T>};
   if (!shape.transforms_planes()) {
     kernels.planes = kernels.kernel_planes = CopyPlanes<T>;
