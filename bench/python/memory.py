@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures whether memory grows: random calls of convolutions and transforms with 300 shapes.
+"""Measures whether memory grows: random calls of convolutions and transforms with 300 shapes of 1 to 4 channels.
 
     PYTHONPATH=build/native/python python bench/python/memory.py [--calls 10000] [--settle 1000] [--shapes 300]
                                                                  [--limit MIB]
@@ -38,8 +38,8 @@ def main():
     shapes = [tuple(int(one) for one in rng.integers(3, 25, 3)) for _ in range(options.shapes)]
     begin = 0.0
     for i in range(options.calls):
-        shape = shapes[rng.integers(len(shapes))]
-        channels = 1 + i % 4
+        number = rng.integers(len(shapes))
+        shape, channels = shapes[number], 1 + number % 4
         x = np.ones((1, channels, *shape), "float32")
         y = convolume.conv3d(x, np.ones((channels, channels, 3, 3, 3), "float32"), padding=1)
         convolume.fft.irfftn(convolume.fft.rfftn(y, axes=(-3, -2, -1)), s=shape, axes=(-3, -2, -1))

@@ -192,7 +192,7 @@ std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions
 std::string by_name_reason() {
   const std::string target = simd_target();
   if (target == "AVX2") return {};
-  if (target == "AVX3") return "too little faster with AVX3 on most layers; name the engine to use it";
+  if (target == "AVX3") return "slower than others on too many layers with AVX3; name the engine to use it";
   return fmt::format("not measured with {} yet; name the engine to use it", target);
 }
 

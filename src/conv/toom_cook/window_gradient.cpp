@@ -1,6 +1,7 @@
 #include "conv/toom_cook/window_gradient.hpp"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 
 #include "conv/caches/run_buffers.hpp"
@@ -233,17 +234,24 @@ void WindowGradient<T>::sum_part(const GradientTensors<T>& tensors, const Range&
 template <class T>
 void WindowGradient<T>::write(const BackwardArguments& a, const Range& range, index_t begin, index_t end,
                               const T* sums) const {
-  alignas(64) T values[window_taps * window_taps * window_taps * lanes];
-  const Extent3& taps = shape_.taps;
-  const index_t plane = taps.y * taps.x;
+  constexpr index_t most_taps = window_taps * window_taps * window_taps;
+  alignas(64) T values[most_taps * lanes];
+  const index_t taps = shape_.taps.volume(), plane = shape_.taps.y * shape_.taps.x;
   const View<T> dw = a.dw.as<T>();
+  std::array<std::ptrdiff_t, most_taps> offset{};
+  for (index_t tap = 0; tap < taps; ++tap) {
+    offset[static_cast<std::size_t>(tap)] =
+        &dw(0, 0, tap / plane, tap % plane / shape_.taps.x, tap % shape_.taps.x) - &dw(0, 0, 0, 0, 0);
+  }
+  const bool add = a.add_dw;
   for (index_t i = begin; i < end; ++i) {
     const index_t out = range.out + i / range.in_count * lanes, in = range.in + i % range.in_count;
     weights_.inverse_kernel(shape_, sums + i * lanes, range.step(), values);
     for (index_t lane = 0; lane < std::min(lanes, dense_.out_channels - out); ++lane) {
-      for (index_t tap = 0; tap < taps.z * plane; ++tap) {
-        T& to = dw(out + lane, in, tap / plane, tap % plane / taps.x, tap % taps.x);
-        to = values[tap * lanes + lane] + (a.add_dw ? to : T{0});
+      T* const to = &dw(out + lane, in, 0, 0, 0);
+      for (index_t tap = 0; tap < taps; ++tap) {
+        T& one = to[offset[static_cast<std::size_t>(tap)]];
+        one = values[tap * lanes + lane] + (add ? one : T{0});
       }
     }
   }
