@@ -178,8 +178,8 @@ def table_1(page: Page) -> Result:
         "The paper measured 28 cores of a Xeon Platinum 8280 with a batch of 28, icc 19 and MKL-DNN 1.0.4. Its pick by "
         "a network of pairs is not repeated here. \"Figure 6 in C\" is `bench/peers/blocked_loops.c`: `-O3`, the whole "
         "instruction set, sums in any order.",
-        "`automatic` takes any engine. Where it is toom_cook, it computes less than the other columns, and GFLOP/s "
-        "count a direct computation.")
+        "`automatic` takes any engine. Where it is toom_cook or fft_tiled, it computes less than the other columns, and "
+        "GFLOP/s count a direct computation.")
     picture = grouped_bars("Paper 004, Table 1: geometric means of the layers", "GFLOP/s", list(NETS.values()), [
         Series(name, COLORS[who], [speeds[net][who] for net in NETS]) for who, name in WAYS.items()], logarithmic=False)
     measured = {"machine": named(page.machine), "threads": page.threads, "layers": [record_row(one) for one in

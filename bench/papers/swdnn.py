@@ -233,7 +233,8 @@ def facts(rows: Rows, whole: bool) -> list[str]:
         f"OpenBLAS {texts['im2col']}. Seconds of double over float: {texts['double']}.",
         f"Share of the peak that was measured in the same run: float {share(rows, 'float'):.0f} %, double "
         f"{share(rows, 'double'):.0f} % (paper: 56 %, double). Engines: float {engines_of(rows, 'float')}; double "
-        f"{engines_of(rows, 'double')}. toom_cook computes less than the operations that are counted.",
+        f"{engines_of(rows, 'double')}. The operations of the definition are counted. fft_tiled and toom_cook need "
+        "fewer, so they can exceed the peak.",
         f"The batch was cut to {CUT_BATCH} in {len(cuts)} measurements: in {reasons.count('time')} because a pass of "
         f"the slowest side takes more than {LONG_PASS:g} s, and in {reasons.count('memory')} because the tensors of "
         "all sides would fill half of the memory." if cuts else ""]
