@@ -59,6 +59,7 @@ std::vector<TaskId> TaskGraph::Impl::joined(std::vector<TaskId> predecessors) {
   if (join_of_list < 0) {
     Node join;
     join.options.name = "join";
+    join.options.task_class = TaskClass::release;  // it has no work, and tasks that free memory may wait for it
     join.layer = layer;
     join.predecessors = std::move(predecessors);
     join_of_list = append(std::move(join), [] {});

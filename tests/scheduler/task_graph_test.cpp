@@ -270,6 +270,21 @@ TEST_CASE("tasks that wait for the same long list share a task that joins it") {
   }
 }
 
+TEST_CASE("tasks that free memory run before other work also if they wait for a long list") {
+  Scheduler scheduler = Scheduler::serial();
+  TaskGraph graph;
+  std::string order;
+  std::vector<TaskId> users;
+  for (int i = 0; i < 20; ++i) users.push_back(graph.add({.name = "user", .cost = 10}, [&] { order += 'u'; }));
+  graph.add({.name = "other", .cost = 5}, [&] { order += 'o'; });
+  for (int i = 0; i < 3; ++i) {
+    graph.add(
+        {.name = "free", .cost = 0, .task_class = TaskClass::release}, [&] { order += 'f'; }, users);
+  }
+  graph.run(scheduler);
+  CHECK(order == std::string(20, 'u') + "fffo");
+}
+
 TEST_CASE("a task that was just made ready waits for costlier ones") {
   Scheduler scheduler = Scheduler::serial();
   TaskGraph graph;
