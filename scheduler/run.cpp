@@ -14,9 +14,10 @@ namespace {
 std::vector<std::size_t> scratch_of(const TaskGraph::Impl& graph, const SchedulerOptions& options) {
   std::vector<std::size_t> scratch;
   if (options.scratch_budget == 0) return scratch;
-  scratch.reserve(graph.nodes.size());
-  for (std::size_t rank = 0; rank < graph.nodes.size(); ++rank) {
-    scratch.push_back(graph.nodes[static_cast<std::size_t>(graph.steps[rank].task)].options.scratch_bytes);
+  scratch.reserve(graph.step_count());
+  for (std::size_t rank = 0; rank < graph.step_count(); ++rank) {
+    const TaskId task = graph.steps[rank].task;
+    scratch.push_back(task == no_task ? 0 : graph.nodes[static_cast<std::size_t>(task)].options.scratch_bytes);
   }
   return scratch;
 }
@@ -26,8 +27,8 @@ std::vector<std::size_t> scratch_of(const TaskGraph::Impl& graph, const Schedule
 Run::Run(TaskGraph::Impl& graph, Scheduler::Impl& workers)
     : graph_(graph),
       workers_(workers),
-      pending_(graph.nodes.size()),
-      ready_(graph.nodes.size(), scratch_of(graph, workers.options), workers.options.scratch_budget) {}
+      pending_(graph.step_count()),
+      ready_(graph.step_count(), scratch_of(graph, workers.options), workers.options.scratch_budget) {}
 
 RunResult Run::execute(std::stop_token stop) {
   if (pending_.empty()) return RunResult::completed;
@@ -141,6 +142,7 @@ void Run::leave() noexcept {
 
 void Run::run_step(std::int32_t rank, TraceStretch& stretch) noexcept {
   const Step& step = graph_.steps[static_cast<std::size_t>(rank)];
+  if (step.task == no_task) return;
   if (!stretch.on()) {
     execute_body(step);
     return;

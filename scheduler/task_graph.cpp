@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -39,70 +41,85 @@ std::vector<scheduler::Urgency> TaskGraph::Impl::urgencies() const {
   return all;
 }
 
-TaskId TaskGraph::Impl::append(Node node, std::function<void()> body) {
-  bodies.resize(nodes.size());  // an earlier call that ran out of memory may have left a body
-  bodies.push_back(std::move(body));
-  nodes.push_back(std::move(node));
-  prepared = false;
-  labels.reset();
-  return static_cast<TaskId>(nodes.size()) - 1;
+namespace {
+
+using Predecessors = std::vector<TaskId>;
+
+/// What each step waits for: first all tasks, then joins. Often several tasks wait for the same long list, for example
+/// the rows of a layer for all channels of the layer before. They then wait for one step that joins the list.
+struct Dependencies {
+  std::vector<Predecessors> joined;        ///< a list for each join that holds only this join
+  std::vector<const Predecessors*> after;  ///< of each task, and then of each join
+};
+
+/// Returns the dependencies, and lengthens `urgency` by the joins. A join runs as soon as it can, like a task that
+/// releases memory.
+Dependencies join_long_lists(const std::vector<TaskGraph::Impl::Node>& nodes,
+                             std::vector<scheduler::Urgency>& urgency) {
+  constexpr std::size_t long_list = 16;  // shorter ones cost less than another step
+  const auto less = [](const Predecessors* a, const Predecessors* b) { return *a < *b; };
+  std::map<const Predecessors*, std::vector<std::size_t>, decltype(less)> users(less);
+  Dependencies dependencies;
+  for (std::size_t id = 0; id < nodes.size(); ++id) {
+    const Predecessors& list = nodes[id].predecessors;
+    dependencies.after.push_back(&list);
+    if (list.size() >= long_list) users[&list].push_back(id);
+  }
+  std::erase_if(users, [](const auto& entry) { return entry.second.size() == 1; });
+  dependencies.joined.reserve(users.size());
+  for (const auto& [list, tasks] : users) {
+    dependencies.joined.push_back({static_cast<TaskId>(dependencies.after.size())});
+    scheduler::Urgency join{.task_class = TaskClass::release};
+    for (const std::size_t id : tasks) {
+      dependencies.after[id] = &dependencies.joined.back();
+      join.lengthen(urgency[id].path);
+    }
+    dependencies.after.push_back(list);
+    urgency.push_back(join);
+  }
+  return dependencies;
 }
 
-std::vector<TaskId> TaskGraph::Impl::joined(std::vector<TaskId> predecessors) {
-  constexpr std::size_t long_list = 16;  // shorter ones cost less than a task
-  if (predecessors.size() < long_list) return predecessors;
-  if (predecessors != last_long_list) {
-    last_long_list = predecessors;
-    join_of_list = -1;
-    return predecessors;
-  }
-  if (join_of_list < 0) {
-    Node join;
-    join.options.name = "join";
-    join.options.task_class = TaskClass::release;  // it has no work, and tasks that free memory may wait for it
-    join.layer = layer;
-    join.predecessors = std::move(predecessors);
-    join_of_list = append(std::move(join), [] {});
-  }
-  return {join_of_list};
-}
+}  // namespace
 
 void TaskGraph::Impl::prepare() {
   if (prepared) return;
   run.reset();
-  const std::vector<scheduler::Urgency> urgency = urgencies();
-  std::vector<TaskId> by_rank(nodes.size());
-  for (std::size_t id = 0; id < nodes.size(); ++id) by_rank[id] = static_cast<TaskId>(id);
+  std::vector<scheduler::Urgency> urgency = urgencies();
+  const Dependencies dependencies = join_long_lists(nodes, urgency);
+  const std::size_t count = dependencies.after.size();
+  std::vector<TaskId> by_rank(count);
+  for (std::size_t id = 0; id < count; ++id) by_rank[id] = static_cast<TaskId>(id);
   std::stable_sort(by_rank.begin(), by_rank.end(), [&](TaskId a, TaskId b) {
     return urgency[static_cast<std::size_t>(a)] > urgency[static_cast<std::size_t>(b)];
   });
-  std::vector<std::int32_t> successor_count(nodes.size() + 1, 0), rank_of(nodes.size());
-  for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
+  std::vector<std::int32_t> successor_count(count + 1, 0), rank_of(count);
+  for (std::size_t rank = 0; rank < count; ++rank) {
     rank_of[static_cast<std::size_t>(by_rank[rank])] = static_cast<std::int32_t>(rank);
   }
-  for (const Node& node : nodes) {
-    for (const TaskId before : node.predecessors) {
+  for (const Predecessors* after : dependencies.after) {
+    for (const TaskId before : *after) {
       ++successor_count[static_cast<std::size_t>(rank_of[static_cast<std::size_t>(before)])];
     }
   }
-  steps.assign(nodes.size() + 1, {});
+  steps.assign(count + 1, {});
   std::int64_t edges = 0;
-  for (std::size_t rank = 0; rank <= nodes.size(); ++rank) {
+  for (std::size_t rank = 0; rank <= count; ++rank) {
     steps[rank].first_successor = static_cast<std::int32_t>(edges);
     edges += std::exchange(successor_count[rank], 0);
     if (edges > std::numeric_limits<std::int32_t>::max()) {
       throw OverflowError(fmt::format("task graph: {} tasks have more than {} dependencies; add tasks that join others",
                                       nodes.size(), std::numeric_limits<std::int32_t>::max()));
     }
-    if (rank == nodes.size()) break;
-    const Node& node = nodes[static_cast<std::size_t>(by_rank[rank])];
-    steps[rank].task = by_rank[rank];
-    steps[rank].predecessors = static_cast<std::int32_t>(node.predecessors.size());
-    steps[rank].task_class = node.options.task_class;
+    if (rank == count) break;
+    const auto id = static_cast<std::size_t>(by_rank[rank]);
+    steps[rank].task = id < nodes.size() ? by_rank[rank] : scheduler::no_task;
+    steps[rank].predecessors = static_cast<std::int32_t>(dependencies.after[id]->size());
+    steps[rank].task_class = urgency[id].task_class;
   }
-  for (std::size_t begin = 0, end = 0; begin < nodes.size(); begin = end) {
+  for (std::size_t begin = 0, end = 0; begin < count; begin = end) {
     const scheduler::Urgency& first = urgency[static_cast<std::size_t>(by_rank[begin])];
-    while (end < nodes.size() && !(first > urgency[static_cast<std::size_t>(by_rank[end])])) ++end;
+    while (end < count && !(first > urgency[static_cast<std::size_t>(by_rank[end])])) ++end;
     for (std::size_t rank = begin; rank < end; ++rank) {
       steps[rank].first_equal = static_cast<std::int32_t>(begin);
       steps[rank].last_equal = static_cast<std::int32_t>(end);
@@ -110,8 +127,8 @@ void TaskGraph::Impl::prepare() {
   }
   successors.resize(static_cast<std::size_t>(edges));
   // Visit successors by ascending rank, so that each list is ascending.
-  for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
-    for (const TaskId before : nodes[static_cast<std::size_t>(by_rank[rank])].predecessors) {
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    for (const TaskId before : *dependencies.after[static_cast<std::size_t>(by_rank[rank])]) {
       const auto from = static_cast<std::size_t>(rank_of[static_cast<std::size_t>(before)]);
       const std::int32_t at = steps[from].first_successor + successor_count[from]++;
       successors[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(rank);
@@ -144,12 +161,16 @@ TaskId TaskGraph::add(TaskOptions options, std::function<void()> body, std::span
           fmt::format("task '{}': predecessor {} does not exist; tasks 0 to {} do", options.name, before, id - 1));
     }
   }
-  std::vector<TaskId> predecessors(after.begin(), after.end());
-  std::sort(predecessors.begin(), predecessors.end());
-  predecessors.erase(std::unique(predecessors.begin(), predecessors.end()), predecessors.end());
   Impl::Node node{.options = std::move(options), .layer = impl_->layer, .predecessors = {}};
-  node.predecessors = impl_->joined(std::move(predecessors));
-  return impl_->append(std::move(node), std::move(body));
+  node.predecessors.assign(after.begin(), after.end());
+  std::sort(node.predecessors.begin(), node.predecessors.end());
+  node.predecessors.erase(std::unique(node.predecessors.begin(), node.predecessors.end()), node.predecessors.end());
+  impl_->bodies.resize(impl_->nodes.size());  // an earlier call that ran out of memory may have left a body
+  impl_->bodies.push_back(std::move(body));
+  impl_->nodes.push_back(std::move(node));
+  impl_->prepared = false;
+  impl_->labels.reset();
+  return id;
 }
 
 std::string TaskGraph::set_layer(std::string layer) { return std::exchange(impl_->layer, std::move(layer)); }

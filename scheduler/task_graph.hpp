@@ -17,10 +17,12 @@ namespace convolume {
 namespace scheduler {
 class Run;
 
+inline constexpr TaskId no_task = -1;
+
 /// A task as a run sees it. In a run, a task is identified by its rank, which is its position in the priority order. If
 /// two tasks are ready, the one of smaller rank runs first.
 struct Step {
-  TaskId task;
+  TaskId task;                   // no_task: a join, which has no work
   std::int32_t first_successor;  // in TaskGraph::Impl::successors; the list ends where that of the next step begins
   std::int32_t predecessors;
   std::int32_t first_equal, last_equal;  // ranks [first_equal, last_equal) of the tasks that are as urgent as this one
@@ -36,26 +38,22 @@ struct TaskGraph::Impl {
     std::vector<TaskId> predecessors;  // ascending, each once
   };
 
-  /// Adds a node and its body. Returns its id.
-  TaskId append(Node node, std::function<void()> body);
-  /// Returns what a task that waits for these tasks waits for: the tasks themselves, or one task that joins them. Tasks
-  /// that are added one after the other often wait for the same long list.
-  std::vector<TaskId> joined(std::vector<TaskId> predecessors);
   /// Computes steps and successors from the nodes, if a task was added since the last call.
   void prepare();
   /// Returns the labels of the tasks in traces. They are made for the first run that is recorded.
   const scheduler::SharedLabels& trace_labels();
   /// Returns the urgency of each task, by task id.
   std::vector<scheduler::Urgency> urgencies() const;
+  /// Returns the number of steps: tasks and joins.
+  std::size_t step_count() const noexcept { return steps.size() - 1; }
 
   std::vector<Node> nodes;
   std::vector<std::function<void()>> bodies;  // by task id
   std::string layer;                          // of tasks added from now on
-  std::vector<TaskId> last_long_list;         // the predecessors that a task had last, if they were many
-  TaskId join_of_list = -1;                   // the task that joins them, once a second task waits for them
   scheduler::SharedLabels labels;             // null, or of all nodes
   bool prepared = false;
-  std::vector<scheduler::Step> steps;    // by rank, and one more that ends the successors of the last step
+  std::vector<scheduler::Step> steps =
+      std::vector<scheduler::Step>(1);   // by rank, and one more that ends the successors of the last step
   std::vector<std::int32_t> successors;  // ranks, ascending for each step
   std::shared_ptr<scheduler::Run> run;   // for the last scheduler; kept so that later runs allocate nothing
   std::atomic<bool> running{false};

@@ -95,7 +95,7 @@ struct Execution {
 /// Returns name and version of the library whose threads run the tasks.
 CONVOLUME_API std::string tasking_version();
 
-/// The index of a task in its graph. Indices ascend in the order of add().
+/// The index of a task in its graph, in the order of add().
 using TaskId = std::int32_t;
 
 /// How a task is scheduled and whether it can be skipped.
@@ -138,9 +138,8 @@ class CONVOLUME_API TaskGraph {
   TaskGraph(TaskGraph&&) noexcept;
   TaskGraph& operator=(TaskGraph&&) noexcept;
 
-  /// Adds a task that starts after all tasks in `after` have ended; duplicates are allowed. Returns its id. If tasks
-  /// that are added one after the other wait for the same 16 tasks or more, the graph adds a task named "join" that
-  /// joins these, and only the first one waits for each of them. Throws InvalidArgument for an unknown id.
+  /// Adds a task that starts after all tasks in `after` have ended; duplicates are allowed. Returns its id. Throws
+  /// InvalidArgument for an unknown id.
   TaskId add(TaskOptions options, std::function<void()> body, std::span<const TaskId> after = {});
   std::size_t size() const noexcept;
   /// Returns all tasks, ordered by id, for simulations and benchmarks of schedules.

@@ -1,3 +1,5 @@
+#include "scheduler/task_graph.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -226,7 +228,7 @@ TEST_CASE("descriptions of tasks are what was added") {
   CHECK(tasks[1].after == ids({a}));
 }
 
-TEST_CASE("tasks that wait for the same long list share a task that joins it") {
+TEST_CASE("tasks that wait for the same long list are woken together") {
   Scheduler scheduler(2);
   for (const int count : {15, 16}) {
     CAPTURE(count);
@@ -238,36 +240,50 @@ TEST_CASE("tasks that wait for the same long list share a task that joins it") {
     others.push_back(all.front());
     std::vector<int> found(5, -1);
     for (std::size_t i = 0; i < found.size(); ++i) {
-      // A short list between the long ones, an order, and duplicates make no difference.
-      if (i == 2)
-        graph.add(
-            {.name = "between"}, [] {}, ids({all.front()}));
+      // Tasks between them, an order and duplicates make no difference.
+      graph.add(
+          {.name = "between"}, [] {}, ids({all.front()}));
       consumers.push_back(graph.add(
           {.name = "second"}, [&, i] { found[i] = ended; }, i % 2 == 0 ? all : others));
     }
-    all.pop_back();
-    const TaskId other = graph.add(
-        {.name = "other"}, [] {}, all);
-    const std::vector<TaskDescription> tasks = graph.describe();
-    const auto after = [&](TaskId id) { return tasks[static_cast<std::size_t>(id)].after; };
-    CHECK(after(consumers[0]).size() == static_cast<std::size_t>(count));
-    CHECK(after(other) == all);
-    if (count < 16) {
-      CHECK(after(consumers[1]) == after(consumers[0]));
-    } else {
-      REQUIRE(after(consumers[1]).size() == 1);
-      const TaskId join = after(consumers[1]).front();
-      CHECK(after(join) == after(consumers[0]));
-      CHECK(tasks[static_cast<std::size_t>(join)].options.name == "join");
-      for (std::size_t i = 2; i < consumers.size(); ++i) CHECK(after(consumers[i]) == ids({join}));
-    }
-    CHECK(graph.ordered(all.back(), consumers.back()));
     for (int run = 0; run < 100; ++run) {
       ended = 0;
       graph.run(scheduler);
       for (const int before : found) CHECK(before == count);
     }
+    const std::size_t between = found.size(), long_lists = count < 16 ? 5 * 15 : 16 + 5;
+    CHECK(graph.impl().successors.size() == between + long_lists);
+    // Descriptions are what was added.
+    CHECK(graph.describe().size() == all.size() + 2 * found.size());
+    for (const TaskId id : consumers) CHECK(graph.describe()[static_cast<std::size_t>(id)].after == all);
   }
+}
+
+TEST_CASE("a joined list does not change the order of tasks") {
+  // The same tasks with lists that differ by a task without work, so that nothing is joined.
+  std::vector<std::string> orders;
+  for (const bool same : {true, false}) {
+    Scheduler scheduler = Scheduler::serial();
+    TaskGraph graph;
+    std::string order;
+    std::vector<TaskId> lists[4], first;
+    for (int i = 0; i < 20; ++i) {
+      first.push_back(
+          graph.add({.name = "first", .cost = 1.0 + i % 3}, [&order, i] { order += static_cast<char>('a' + i); }));
+    }
+    for (int i = 0; i < 4; ++i) {
+      lists[i] = first;
+      if (!same) lists[i].push_back(graph.add({.name = "unlike", .cost = 100}, [] {}));
+    }
+    for (int i = 0; i < 4; ++i) {
+      graph.add(
+          {.name = "second", .cost = 1.0 + i}, [&order, i] { order += static_cast<char>('0' + i); }, lists[i]);
+    }
+    graph.add({.name = "other", .cost = 2.5}, [&] { order += '.'; });
+    graph.run(scheduler);
+    orders.push_back(order);
+  }
+  CHECK(orders[0] == orders[1]);
 }
 
 TEST_CASE("tasks that free memory run before other work also if they wait for a long list") {
@@ -282,7 +298,7 @@ TEST_CASE("tasks that free memory run before other work also if they wait for a 
         {.name = "free", .cost = 0, .task_class = TaskClass::release}, [&] { order += 'f'; }, users);
   }
   graph.run(scheduler);
-  CHECK(order == std::string(20, 'u') + "fffo");
+  CHECK(order == "uuuuuuuuuuuuuuuuuuuufffo");
 }
 
 TEST_CASE("a task that was just made ready waits for costlier ones") {
