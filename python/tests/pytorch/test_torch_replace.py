@@ -245,7 +245,8 @@ def gradient_of_weights(layer, x, kept):
 def test_a_memory_budget_leaves_out_spectra_and_changes_nothing_else():
     torch.manual_seed(1)
     layer = nn.Conv3d(8, 8, 7, padding=3)
-    x = torch.randn(1, 8, 20, 20, 20)
+    # With a gradient of x, too, every machine row chooses an engine that keeps spectra.
+    x = torch.randn(1, 8, 20, 20, 20, requires_grad=True)
     gradients, kept = [], []
     for budget in (None, 1, 1 << 30):
         ours.replace_conv3d(layer, policy="always", memory_budget=budget)
@@ -263,7 +264,7 @@ def test_spectra_live_until_the_backward_pass_and_a_second_one_has_the_same_bits
     torch.manual_seed(1)
     layer = nn.Conv3d(8, 8, 7, padding=3)
     ours.replace_conv3d(layer, policy="always", memory_budget=None)
-    y = layer(torch.randn(1, 8, 20, 20, 20))
+    y = layer(torch.randn(1, 8, 20, 20, 20, requires_grad=True))
     assert y.grad_fn.x_hat.nbytes > 0
     first, second = (torch.autograd.grad(y.square().sum(), layer.weight, retain_graph=True) for _ in range(2))
     assert y.grad_fn.x_hat is None
