@@ -188,7 +188,8 @@ std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions
   return create_for_type<ToomCookEngine>(problem, options);
 }
 
-/// The engine is chosen where it gains on most layers, by measurement (docs/performance/log/toom_cook.md).
+/// Returns why `automatic` does not choose the engine with this SIMD target: it was not measured there, or it loses too
+/// often (docs/performance/log/toom_cook.md).
 std::string by_name_reason() {
   const std::string target = simd_target();
   if (target == "AVX2") return {};
