@@ -99,6 +99,7 @@ TEST_CASE("an explanation says of each engine its estimate or why there is none"
       CAPTURE(one.name);
       // With other SIMD targets toom_cook is chosen by name only.
       CHECK((one.requested || (one.engine == Engine::toom_cook && std::string(simd_target()) != "AVX2")));
+      if (!one.requested) CHECK_THAT(one.reason, Catch::Contains("name the engine to use it"));
       CHECK(one.seconds.has_value() == one.reason.empty());
       CHECK((!one.seconds || *one.seconds > 0));
       CHECK_THAT(plan.explain(), Catch::Contains("  " + one.name + ": ") && Catch::Contains(one.reason));

@@ -249,15 +249,11 @@ template <class Line, class T>
 void TransformLines(const WindowLines<T>& all) {
   const WindowLines<T> lines = all;  // a copy, so that the compiler knows that no store changes it
   const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(hn::ScalableTag<T>()));
-  // Windows whose channels follow each other on both sides are one window with more channels.
-  const bool together = lines.window == lines.channels && lines.row == lines.channels;
-  const index_t windows_x = together ? 1 : lines.windows_x;
-  const index_t channels = lines.channels * (lines.windows_x / windows_x);
   for (index_t w = 0; w < lines.windows_z; ++w) {
-    for (index_t t = 0; t < windows_x; ++t) {
+    for (index_t t = 0; t < lines.windows_x; ++t) {
       T* planes = lines.planes + w * window_results * lines.plane + t * lines.window;
       T* values = lines.values + (w * lines.windows_x + t) * lines.row;
-      for (index_t c = 0; c < channels; c += lanes) Line::Apply(lines, planes + c, values + c);
+      for (index_t c = 0; c < lines.channels; c += lanes) Line::Apply(lines, planes + c, values + c);
     }
   }
 }
