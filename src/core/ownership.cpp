@@ -118,13 +118,15 @@ bool same_file(int fd, const std::filesystem::path& file) {
   throw IoError(fmt::format("{} belongs to {}, as {} says; {}", what, owner, file.string(), remedy));
 }
 
-/// Returns the owner of a file that another process holds. That one may be about to write its name over that of an
-/// owner that is gone.
-std::string wait_for_name(int fd) {
+/// Waits until the lock of a file is free, or until the process that holds it has written its name, which may be about
+/// to replace that of an owner that is gone. Returns that owner; none if the lock is ours now, because the process
+/// ended.
+std::optional<std::string> wait_for_lock_or_name(int fd) {
   const Owner self = this_process();
   for (int tries = 0; tries < 100; ++tries) {
     const auto owner = owner_in(fd);
     if (owner && (!is_here(*owner, self) || lives(*owner, self))) return owner->text();
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return "another process";
@@ -146,9 +148,10 @@ int open_locked(const std::filesystem::path& file, const std::string& what) {
     // Where the file system has no locks, whoever makes the file owns it, unless it names an owner that is gone.
     const bool held = locked ? false : errno == EWOULDBLOCK || (!made && !owner_in(fd));
     if (held) {
-      const std::string owner = wait_for_name(fd);
-      ::close(fd);
-      refuse(file, what, owner, "wait until it ends, or stop it");
+      if (const auto owner = wait_for_lock_or_name(fd)) {
+        ::close(fd);
+        refuse(file, what, *owner, "wait until it ends, or stop it");
+      }
     }
     // An owner that has just ended removed the file.
     if (same_file(fd, file)) return fd;
