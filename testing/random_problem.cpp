@@ -38,8 +38,8 @@ void draw_groups(Draws& draws, const ProblemRanges& ranges, ConvProblem& p) {
 
 Activation::Kind draw_activation(Draws& draws, bool rectifiers) {
   using Kind = Activation::Kind;
-  constexpr std::array smooth{Kind::none, Kind::none, Kind::sigmoid, Kind::tanh};
-  constexpr std::array all{Kind::none, Kind::relu, Kind::leaky_relu, Kind::sigmoid, Kind::tanh};
+  constexpr std::array smooth{Kind::none, Kind::none, Kind::sigmoid, Kind::tanh, Kind::softsign};
+  constexpr std::array all{Kind::none, Kind::relu, Kind::leaky_relu, Kind::sigmoid, Kind::tanh, Kind::softsign};
   return rectifiers ? all[static_cast<std::size_t>(draws.below(all.size()))]
                     : smooth[static_cast<std::size_t>(draws.below(smooth.size()))];
 }

@@ -16,6 +16,8 @@ def activation(x, node, fresh=False):
         return x
     if kind == "leaky_relu":
         return F.leaky_relu(x, node["slope"], inplace=fresh)
+    if kind == "softsign":  # it has no form in place
+        return F.softsign(x)
     name = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh"}[kind] + ("_" if fresh else "")
     return getattr(torch, name)(x)
 

@@ -51,7 +51,8 @@ enum {
   CONVOLUME_RELU = 1,
   CONVOLUME_LEAKY_RELU = 2,
   CONVOLUME_SIGMOID = 3,
-  CONVOLUME_TANH = 4
+  CONVOLUME_TANH = 4,
+  CONVOLUME_SOFTSIGN = 5 /* x / (1 + |x|) */
 };
 
 /* A 3-D convolution. The weights have the shape out_channels x in_channels / groups x kernel. If it is transposed

@@ -32,8 +32,8 @@ constexpr Layout usual_layout(index_t channels) noexcept { return channels < 8 ?
 
 /// An element-wise function that can be fused into a convolution. Its gradient follows from its output alone.
 struct Activation {
-  enum class Kind { none, relu, leaky_relu, sigmoid, tanh };  ///< numbered as in the C API
-  static constexpr Kind last_kind = Kind::tanh;
+  enum class Kind { none, relu, leaky_relu, sigmoid, tanh, softsign };  ///< numbered as in the C API
+  static constexpr Kind last_kind = Kind::softsign;
   Kind kind = Kind::none;
   double slope = 0.01;  ///< slope of leaky_relu for negative input; must be positive
   friend constexpr bool operator==(const Activation&, const Activation&) = default;

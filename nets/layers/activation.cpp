@@ -35,8 +35,8 @@ class ActivationTasks final : public LayerTasks {
 }  // namespace
 
 Activation read_activation(TomlTable& table, const std::string& fallback) {
-  constexpr std::array kinds{Activation::Kind::none, Activation::Kind::relu, Activation::Kind::leaky_relu,
-                             Activation::Kind::sigmoid, Activation::Kind::tanh};
+  constexpr std::array kinds{Activation::Kind::none,    Activation::Kind::relu, Activation::Kind::leaky_relu,
+                             Activation::Kind::sigmoid, Activation::Kind::tanh, Activation::Kind::softsign};
   std::vector<std::string> names;
   for (const auto kind : kinds) names.emplace_back(name_of(kind));
   const std::string name = table.choice("activation", names, fallback);

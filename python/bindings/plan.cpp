@@ -269,7 +269,7 @@ ConvProblem problem_of(const std::vector<index_t>& x, const std::vector<index_t>
   p.epilogue.activation.slope = slope;
   for (const auto& [name, kind] :
        {std::pair{"", Kind::none}, std::pair{"relu", Kind::relu}, std::pair{"leaky_relu", Kind::leaky_relu},
-        std::pair{"sigmoid", Kind::sigmoid}, std::pair{"tanh", Kind::tanh}}) {
+        std::pair{"sigmoid", Kind::sigmoid}, std::pair{"tanh", Kind::tanh}, std::pair{"softsign", Kind::softsign}}) {
     if (activation == name) p.epilogue.activation.kind = kind;
   }
   p.validate();

@@ -16,7 +16,7 @@ Padding = int | str | Sequence[int] | Sequence[Sequence[int]]
 Slope = str | tuple[str, float] | None
 
 _FORMAT = 1  # of pickled plans
-_ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh")
+_ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh", "softsign")
 _GRADIENTS = ("dx", "dw", "dbias")
 
 
@@ -275,7 +275,7 @@ def conv3d(x: Any, w: Any, bias: Any = None, *, stride: Numbers = 1, padding: Pa
     x is (N, C, Z, Y, X), or (C, Z, Y, X); then y has no N either. w is (out, C / groups, Z, Y, X), and bias has one value
     per output channel. All have one dtype, float32 or float64. Numbers are one for all axes, or three (Z, Y, X); padding
     may also be three pairs, "same" (stride 1; the larger half lies behind) or "valid". `activation` is applied to the sum:
-    None, "relu", "leaky_relu", ("leaky_relu", slope), "sigmoid" or "tanh". `out` receives y if it is given; it must not
+    None, "relu", "leaky_relu", ("leaky_relu", slope), "sigmoid", "tanh" or "softsign". `out` receives y if it is given; it must not
     overlap an input.
 
     Arrays are read in place if their rows along X are contiguous, whatever their other strides are; otherwise they are

@@ -62,7 +62,7 @@ def test_random_problems_and_gradients_agree_with_the_reference_engine(data):
     kernel = data.draw(st.tuples(*(st.integers(1, 4),) * 3))
     extent = [k + data.draw(st.integers(0, 6)) for k in kernel]
     padding = data.draw(st.tuples(*(st.integers(0, 2),) * 3))
-    activation = data.draw(st.sampled_from([None, "relu", "tanh", ("leaky_relu", 0.2)]))
+    activation = data.draw(st.sampled_from([None, "relu", "tanh", "softsign", ("leaky_relu", 0.2)]))
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     x, w = normal(rng, 1, inputs, *extent), normal(rng, outputs, inputs, *kernel)
     found, wanted = (convolume.ConvPlan(x.shape, w.shape, padding=padding, activation=activation, engine=engine)

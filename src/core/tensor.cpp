@@ -21,6 +21,8 @@ const char* name_of(Activation::Kind kind) noexcept {
       return "sigmoid";
     case Activation::Kind::tanh:
       return "tanh";
+    case Activation::Kind::softsign:
+      return "softsign";
   }
   return "unknown";
 }

@@ -7,6 +7,8 @@
 #define CONVOLUME_OPS_ACTIVATION_INL_HPP
 #endif
 
+#include <limits>
+
 #include "ops/simd-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,6 +44,18 @@ void Activate(const Activation& act, const T* x, T* y, index_t n) {
       map_elements(
           d, y, n, [=](V v) HWY_ATTR { return tanh(d, v); }, x);
       break;
+    case Activation::Kind::softsign: {
+      const V one = hn::Set(d, T{1}), most = hn::Set(d, std::numeric_limits<T>::max());
+      map_elements(
+          d, y, n,
+          [=](V v) HWY_ATTR {
+            const V size = hn::Abs(v);
+            // Infinity over infinity would be NaN.
+            return hn::IfThenElse(hn::Gt(size, most), hn::CopySign(one, v), hn::Div(v, hn::Add(one, size)));
+          },
+          x);
+      break;
+    }
   }
 }
 
@@ -83,6 +97,12 @@ void ActivationGradient(const Activation& act, const T* y, const T* dy, T* dz, i
       break;
     case Activation::Kind::tanh:
       map_gradient(d, y, dy, dz, n, add, [=](V out, V g) HWY_ATTR { return hn::Mul(g, hn::NegMulAdd(out, out, one)); });
+      break;
+    case Activation::Kind::softsign:
+      map_gradient(d, y, dy, dz, n, add, [=](V out, V g) HWY_ATTR {
+        const V rest = hn::Sub(one, hn::Abs(out));
+        return hn::Mul(g, hn::Mul(rest, rest));
+      });
       break;
   }
 }

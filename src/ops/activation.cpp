@@ -1,6 +1,7 @@
 #include "ops/activation.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -107,6 +108,8 @@ double activation_value(const Activation& act, double value) noexcept {
       return 1 / (1 + std::exp(-value));
     case Activation::Kind::tanh:
       return std::tanh(value);
+    case Activation::Kind::softsign:
+      return std::isinf(value) ? std::copysign(1, value) : value / (1 + std::abs(value));
   }
   return value;
 }
@@ -123,6 +126,8 @@ double activation_slope(const Activation& act, double y) noexcept {
       return y * (1 - y);
     case Activation::Kind::tanh:
       return 1 - y * y;
+    case Activation::Kind::softsign:
+      return (1 - std::abs(y)) * (1 - std::abs(y));
   }
   return 1;
 }

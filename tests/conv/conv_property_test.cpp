@@ -88,8 +88,8 @@ TEST_CASE("forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, dA/dw>")
 }
 
 TEST_CASE("gradients agree with central differences in double, fused activations included") {
-  for (const auto kind :
-       {Activation::Kind::none, Activation::Kind::leaky_relu, Activation::Kind::sigmoid, Activation::Kind::tanh}) {
+  for (const auto kind : {Activation::Kind::none, Activation::Kind::leaky_relu, Activation::Kind::sigmoid,
+                          Activation::Kind::tanh, Activation::Kind::softsign}) {
     for (const bool transposed : {false, true}) {
       ConvProblem p{.batch = 2,
                     .in_channels = 2,

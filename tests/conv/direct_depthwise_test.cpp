@@ -36,8 +36,8 @@ ConvProblem random_problem(std::uint64_t seed) {
     for (int axis = 0; axis < 3; ++axis) p.output_padding[axis] = p.transposed ? below(p.stride[axis]) : 0;
     p.epilogue.bias = below(2) == 0;
     constexpr Activation::Kind kinds[] = {Activation::Kind::none, Activation::Kind::none, Activation::Kind::sigmoid,
-                                          Activation::Kind::tanh};
-    p.epilogue.activation.kind = kinds[below(4)];
+                                          Activation::Kind::tanh, Activation::Kind::softsign};
+    p.epilogue.activation.kind = kinds[below(std::ssize(kinds))];
     try {
       p.validate();
       if (p.flops() < 2e7) return p;

@@ -97,6 +97,9 @@ TEST_CASE("onednn says its version in the numerics, and what it does not serve")
   p.type = DataType::f32;
   p.transposed = true;
   CHECK_THROWS_WITH(ConvPlan::make(p, onednn), Catch::Contains("transposed"));
+  p.transposed = false;
+  p.epilogue.activation.kind = Activation::Kind::softsign;
+  CHECK_THROWS_WITH(ConvPlan::make(p, onednn), Catch::Contains("softsign"));
 }
 
 #else

@@ -114,7 +114,7 @@ TEST_CASE("convolutions are read with their defaults", "[net_spec]") {
 TEST_CASE("every other node is read", "[net_spec]") {
   const auto text = [](const std::string& body) { return node(body).layer->text(); };
   CHECK(text("type = 'activation'") == "relu 0.01");
-  for (const std::string name : {"none", "leaky_relu", "sigmoid", "tanh"}) {
+  for (const std::string name : {"none", "leaky_relu", "sigmoid", "tanh", "softsign"}) {
     CHECK(text("type = 'activation'\nslope = 0.5\nactivation = '" + name + "'") == name + " 0.5");
   }
   const auto pool = [](const std::string& keys) { return as<MaxPoolLayer>(node("type = 'max_pool'\n" + keys)).pool(); };

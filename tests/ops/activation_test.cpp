@@ -6,8 +6,8 @@ namespace convolume::ops::test {
 namespace {
 
 using Kind = Activation::Kind;
-const std::vector<Activation> activations{
-    {Kind::none, 0.01}, {Kind::relu, 0.01}, {Kind::leaky_relu, 0.125}, {Kind::sigmoid, 0.01}, {Kind::tanh, 0.01}};
+const std::vector<Activation> activations{{Kind::none, 0.01},    {Kind::relu, 0.01}, {Kind::leaky_relu, 0.125},
+                                          {Kind::sigmoid, 0.01}, {Kind::tanh, 0.01}, {Kind::softsign, 0.01}};
 
 double reference(const Activation& act, double x) {
   switch (act.kind) {
@@ -21,6 +21,8 @@ double reference(const Activation& act, double x) {
       return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
     case Kind::tanh:
       return std::tanh(x);
+    case Kind::softsign:
+      return std::isinf(x) ? (x < 0 ? -1 : 1) : x / (1 + std::abs(x));
   }
   return 0;
 }
@@ -37,6 +39,8 @@ double reference_gradient(const Activation& act, double y) {
       return y * (1 - y);
     case Kind::tanh:
       return 1 - y * y;
+    case Kind::softsign:
+      return (1 - std::abs(y)) * (1 - std::abs(y));
   }
   return 0;
 }

@@ -312,7 +312,7 @@ void check_activation(const Activation& activation, Layout layout, index_t group
 TEST_CASE("a norm with an activation has the bits of a norm and an activation", "[ops]") {
   using Kind = Activation::Kind;
   on_every_target([] {
-    for (const Kind kind : {Kind::relu, Kind::leaky_relu, Kind::sigmoid, Kind::tanh}) {
+    for (const Kind kind : {Kind::relu, Kind::leaky_relu, Kind::sigmoid, Kind::tanh, Kind::softsign}) {
       for (const Layout layout : {Layout::plain, Layout::blocked}) {
         for (const index_t groups : {index_t{1}, index_t{4}, index_t{20}}) {
           for (const Extent3& extent : {Extent3{1, 1, 3}, Extent3{3, 5, 7}, Extent3{5, 40, 43}}) {

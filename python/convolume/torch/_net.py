@@ -160,7 +160,8 @@ class _Built(NamedTuple):
 def _activate(kind: str, slope: float) -> Activate | None:
     if kind == "leaky_relu":
         return functools.partial(F.leaky_relu, negative_slope=slope)
-    found: dict[str, Activate | None] = {"none": None, "relu": F.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}
+    found: dict[str, Activate | None] = {"none": None, "relu": F.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh,
+                                         "softsign": F.softsign}
     return found[kind]
 
 
@@ -229,7 +230,8 @@ def _transposed_convolution(table: Table, inputs: Sequence[_Shape]) -> _Built:
 
 def _activation(table: Table, inputs: Sequence[_Shape]) -> _Built:
     kind, slope = read_activation(table, "relu")
-    modules = {"none": nn.Identity, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh}
+    modules = {"none": nn.Identity, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh,
+               "softsign": nn.Softsign}
     return _Built(nn.LeakyReLU(slope) if kind == "leaky_relu" else modules[kind](), inputs[0])
 
 

@@ -12,7 +12,7 @@ Extent = tuple[int, int, int]
 
 _OVERRIDE = "#convolume --set "  # begins the lines that --set has added to the text of a net
 _TABLES = ("input", "generator", "loss", "optimizer", "training")
-_ACTIVATIONS = ("none", "relu", "leaky_relu", "sigmoid", "tanh")
+_ACTIVATIONS = ("none", "relu", "leaky_relu", "sigmoid", "tanh", "softsign")
 
 
 def _is_integer(value: Any) -> bool:

@@ -57,6 +57,7 @@ Eltwise eltwise_of(const Activation& activation) {
       return {algorithm::eltwise_relu, algorithm::eltwise_relu_use_dst_for_bwd, static_cast<float>(activation.slope)};
     case Activation::Kind::relu:
     case Activation::Kind::none:
+    case Activation::Kind::softsign:  // unsupported_reason() names it
       break;
   }
   return {algorithm::eltwise_relu, algorithm::eltwise_relu_use_dst_for_bwd};
@@ -326,6 +327,7 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&, c
   if (problem.type != DataType::f32) return "serves float only";
   if (problem.transposed) return "serves no transposed convolutions";
   if (leaves_out_voxels(problem)) return no_cropped_volumes;
+  if (problem.epilogue.activation.kind == Activation::Kind::softsign) return "serves no softsign";
   // Only oneDNN knows what it supports, so this creates an engine.
   try {
     const OneDnnEngine trial(problem);
