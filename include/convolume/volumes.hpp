@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 
@@ -66,6 +67,20 @@ class CONVOLUME_API ArrayVolume {
  private:
   std::string path_;  // empty if moved from
 };
+
+/// A dataset of write_datasets().
+struct NamedArray {
+  std::string name;  ///< in the file, like "/volume"
+  ArrayView array;
+};
+
+/// Writes arrays as the datasets of one HDF5 file. The file appears under its name when all are complete; after a
+/// failure it is as it was before. Throws InvalidArgument for what convert_volume() refuses and for a name of a file
+/// that does not end with .h5, and IoError, also if the file exists and holds other datasets too.
+CONVOLUME_API void write_datasets(const std::filesystem::path& file, std::span<const NamedArray> arrays);
+
+/// Throws what write_datasets() would throw before it writes.
+CONVOLUME_API void check_datasets(const std::filesystem::path& file, std::span<const std::string> names);
 
 enum class FileKind { net, checkpoint, volume };
 /// Tells nets, checkpoints and volumes apart by their contents. What is neither of the first two is called a volume.

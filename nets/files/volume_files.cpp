@@ -111,6 +111,31 @@ bool convert_volume(const ConvertOptions& o) {
   return true;
 }
 
+void check_datasets(const std::filesystem::path& file, std::span<const std::string> names) {
+  if (file.extension() != ".h5") {
+    throw InvalidArgument(
+        fmt::format("{}: datasets are written as HDF5; use a name that ends with .h5", file.string()));
+  }
+  io::DataSetFile(file, names);  // begins a file, which is gone if nothing finishes it
+}
+
+void write_datasets(const std::filesystem::path& file, std::span<const NamedArray> arrays) {
+  std::vector<std::string> names;
+  for (const NamedArray& one : arrays) names.push_back(one.name);
+  check_datasets(file, names);
+  const Ownership owner(file.string() + ".owner", file.string(), false);
+  io::DataSetFile target(file, names);
+  for (const NamedArray& one : arrays) {
+    const ArrayVolume volume(one.array);
+    const auto source = io::open_volume(volume.path());
+    const io::VolumeInfo& info = source->info();
+    const auto sink = target.create(one.name, {.channels = info.channels, .extent = info.extent, .type = info.type});
+    io::copy_volume(*source, *sink, {0, 0, 0}, 0);
+    sink->finish();
+  }
+  target.finish();
+}
+
 std::string describe_volume(const std::string& volume) {
   const auto source = io::open_volume(volume);
   const io::VolumeInfo& info = source->info();

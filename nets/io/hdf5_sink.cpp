@@ -52,18 +52,104 @@ Extent3 chunk_of(const SinkOptions& options) {
 
 std::string name_of_data_set(const VolumePath& path) { return path.inside.empty() ? "/volume" : path.inside; }
 
+/// A file that is being written. Its functions need a session.
+class Hdf5File {
+ public:
+  explicit Hdf5File(const std::filesystem::path& path) : path_(path), on_disk_(path), target_(on_disk_) {
+    const Hdf5Session session;
+    try {
+      create();
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~Hdf5File() {
+    const Hdf5Session session;
+    close();
+  }
+  Hdf5File(const Hdf5File&) = delete;
+  Hdf5File& operator=(const Hdf5File&) = delete;
+
+  hid_t get() const { return file_.get(); }
+
+  template <class T>
+  T check(T result) const {
+    if (target_.error() > 0) {
+      throw IoError(fmt::format("{}: writing failed: {}{}", path_.string(), std::strerror(target_.error()),
+                                target_.error() == ENOSPC ? "; free some space and try again" : ""));
+    }
+    if (result < 0) {
+      throw IoError(fmt::format("{}: encoding the HDF5 file failed; check the dataset name, memory may be short{}",
+                                path_.string(), Hdf5Session::complaint()));
+    }
+    return result;
+  }
+
+  /// Makes the groups that contain a dataset. Intermediate groups that HDF5 makes itself would store the time.
+  void make_groups(const std::string& name) const {
+    const Hdf5Handle creation(check(H5Pcreate(H5P_GROUP_CREATE)), H5Pclose);
+    check(H5Pset_obj_track_times(creation.get(), false));
+    for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+      const std::string group = name.substr(0, slash);
+      if (group.back() == '/') continue;  // a doubled slash
+      if (check(H5Lexists(file_.get(), group.c_str(), H5P_DEFAULT)) > 0) continue;
+      const Hdf5Handle made(check(H5Gcreate2(file_.get(), group.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT)),
+                            H5Gclose);
+    }
+  }
+
+  /// From now on nothing is written.
+  void abandon() noexcept { target_.abandon(); }
+
+  /// Makes the file appear under its name. Takes a session itself.
+  void finish() {
+    {
+      const Hdf5Session session;
+      check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
+      if (!file_.close()) check(-1);
+      check(0);
+    }
+    on_disk_.commit();
+  }
+
+ private:
+  /// Closes the file without writing what is left.
+  void close() {
+    target_.abandon();
+    file_.close();
+  }
+
+  void create() {
+    const Hdf5Handle access(check(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
+    check(target_.use_for(access.get()));
+    // File formats since 1.10 have checksums over their metadata, so damage is detected.
+    check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110));
+    const Hdf5Handle creation(check(H5Pcreate(H5P_FILE_CREATE)), H5Pclose);
+    check(H5Pset_obj_track_times(creation.get(), false));  // no times in the root group: equal voxels give equal bytes
+    file_ = {check(H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, creation.get(), access.get())), H5Fclose};
+  }
+
+  std::filesystem::path path_;
+  AtomicFile on_disk_;
+  Hdf5Target target_;
+  Hdf5Handle file_;
+};
+
 class Hdf5Sink final : public VolumeSink {
  public:
-  Hdf5Sink(const VolumePath& path, const SinkOptions& options)
+  /// Writes a dataset of a file. If the file has no other one, finish() completes it.
+  Hdf5Sink(const VolumePath& path, const SinkOptions& options, std::shared_ptr<Hdf5File> file, bool alone)
       : VolumeSink(path, options),
-        file_on_disk_(path.file),
-        target_(file_on_disk_),
+        file_(std::move(file)),
+        alone_(alone),
         chunks_(options, 1, chunk_of(options), false,
                 path.file.has_parent_path() ? path.file.parent_path() : std::filesystem::path("."),
                 [this](const ChunkPlace& place, std::span<const std::byte> voxels) { put(place, voxels); }) {
     const Hdf5Session session;
     try {
-      create(name_of_data_set(path));
+      file_->make_groups(name_of_data_set(path));
+      make_data_set(name_of_data_set(path));
     } catch (...) {
       close();
       throw;
@@ -75,48 +161,15 @@ class Hdf5Sink final : public VolumeSink {
   }
 
  private:
-  /// Closes the file without writing what is left. Needs a session.
+  /// Closes a dataset that is not finished without writing what is left. Needs a session.
   void close() {
-    target_.abandon();
+    if (!finished_) file_->abandon();
     data_set_.close();
-    file_.close();
-  }
-
-  void create(const std::string& name) {
-    const Hdf5Handle access(check(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
-    check(target_.use_for(access.get()));
-    // File formats since 1.10 have checksums over their metadata, so damage is detected.
-    check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110));
-    const Hdf5Handle creation(check(H5Pcreate(H5P_FILE_CREATE)), H5Pclose);
-    check(H5Pset_obj_track_times(creation.get(), false));  // no times in the root group: equal voxels give equal bytes
-    file_ = {check(H5Fcreate(path().file.c_str(), H5F_ACC_TRUNC, creation.get(), access.get())), H5Fclose};
-    make_groups(name);
-    make_data_set(name);
   }
 
   template <class T>
   T check(T result) const {
-    if (target_.error() > 0) {
-      throw IoError(fmt::format("{}: writing failed: {}{}", path().file.string(), std::strerror(target_.error()),
-                                target_.error() == ENOSPC ? "; free some space and try again" : ""));
-    }
-    if (result < 0) {
-      throw IoError(fmt::format("{}: encoding the HDF5 file failed; check the dataset name, memory may be short{}",
-                                path().file.string(), Hdf5Session::complaint()));
-    }
-    return result;
-  }
-
-  /// Makes the groups that contain the dataset. Intermediate groups that HDF5 makes itself would store the time.
-  void make_groups(const std::string& name) const {
-    const Hdf5Handle creation(check(H5Pcreate(H5P_GROUP_CREATE)), H5Pclose);
-    check(H5Pset_obj_track_times(creation.get(), false));
-    for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
-      const std::string group = name.substr(0, slash);
-      if (group.back() == '/') continue;  // a doubled slash
-      const Hdf5Handle made(check(H5Gcreate2(file_.get(), group.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT)),
-                            H5Gclose);
-    }
+    return file_->check(result);
   }
 
   void make_data_set(const std::string& name) {
@@ -137,7 +190,7 @@ class Hdf5Sink final : public VolumeSink {
       check(H5Pset_deflate(creation.get(), 4));
     }
     if (options().codec != Codec::raw) check(H5Pset_fletcher32(creation.get()));
-    data_set_ = {check(H5Dcreate2(file_.get(), name.c_str(), stored_type(options().type), space.get(), H5P_DEFAULT,
+    data_set_ = {check(H5Dcreate2(file_->get(), name.c_str(), stored_type(options().type), space.get(), H5P_DEFAULT,
                                   creation.get(), H5P_DEFAULT)),
                  H5Dclose};
     // A spacing in pixels or in an unknown unit has no place here.
@@ -189,26 +242,25 @@ class Hdf5Sink final : public VolumeSink {
     chunks_.check_complete(path());
     {
       const Hdf5Session session;
-      check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
-      if (!data_set_.close() || !file_.close()) check(-1);
+      if (!data_set_.close()) check(-1);
       check(0);
     }
-    file_on_disk_.commit();
+    if (alone_) file_->finish();
+    finished_ = true;
   }
 
   index_t channels_per_sample() const { return options().channels / options().samples; }
 
   static constexpr int most_axes = 5;
-  AtomicFile file_on_disk_;
-  Hdf5Target target_;
-  Hdf5Handle file_, data_set_;
+  std::shared_ptr<Hdf5File> file_;
+  bool alone_, finished_ = false;
+  Hdf5Handle data_set_;
   ChunkAssembler chunks_;
   int rank_ = 3;
 };
 
-}  // namespace
-
-void check_hdf5(const VolumePath& path, const SinkOptions& options) {
+/// Throws InvalidArgument for a name, a codec or chunks that HDF5 does not take.
+void check_data_set(const VolumePath& path, const SinkOptions& options) {
   const std::string& name = path.inside;
   if (!name.empty() && (name.back() == '/' || name.find('\0') != std::string::npos)) {
     throw InvalidArgument(
@@ -218,10 +270,6 @@ void check_hdf5(const VolumePath& path, const SinkOptions& options) {
     throw InvalidArgument(fmt::format(
         "{}: HDF5 files are written with the codec deflate or raw; use one of them, or write Zarr", path.text()));
   }
-  std::error_code error;
-  if (std::filesystem::is_regular_file(path.file, error)) {
-    require_nothing_else(path.file, name_of_data_set(path));
-  }
   const Extent3 chunk = chunk_of(options);
   if (chunk.volume() * static_cast<index_t>(size_of(options.type)) > std::numeric_limits<std::uint32_t>::max()) {
     throw InvalidArgument(fmt::format("{}: chunks of {} voxels have more than 4 GiB; use smaller ones (--chunk)",
@@ -229,8 +277,37 @@ void check_hdf5(const VolumePath& path, const SinkOptions& options) {
   }
 }
 
+}  // namespace
+
+void check_hdf5(const VolumePath& path, const SinkOptions& options) {
+  check_data_set(path, options);
+  require_nothing_else(path.file, std::array{name_of_data_set(path)});
+}
+
 std::unique_ptr<VolumeSink> create_hdf5(const VolumePath& path, const SinkOptions& options) {
-  return std::make_unique<Hdf5Sink>(path, options);
+  return std::make_unique<Hdf5Sink>(path, options, std::make_shared<Hdf5File>(path.file), true);
 }
 
 }  // namespace convolume::nets::io::detail
+
+namespace convolume::nets::io {
+
+struct DataSetFile::Impl : detail::Hdf5File {
+  using Hdf5File::Hdf5File;
+};
+
+DataSetFile::DataSetFile(const std::filesystem::path& file, std::span<const std::string> names) : path_(file) {
+  detail::require_nothing_else(file, names);
+  impl_ = std::make_shared<Impl>(file);
+}
+DataSetFile::~DataSetFile() = default;
+
+std::unique_ptr<VolumeSink> DataSetFile::create(const std::string& name, const SinkOptions& options) {
+  const VolumePath path{.file = path_, .inside = name};
+  detail::check_data_set(path, options);
+  return std::make_unique<detail::Hdf5Sink>(path, options, impl_, false);
+}
+
+void DataSetFile::finish() { impl_->finish(); }
+
+}  // namespace convolume::nets::io

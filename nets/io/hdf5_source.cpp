@@ -425,7 +425,9 @@ std::string hdf5_version() {
 
 }  // namespace
 
-void require_nothing_else(const std::filesystem::path& file, std::string_view name) {
+void require_nothing_else(const std::filesystem::path& file, std::span<const std::string> names) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return;
   const Hdf5Session session;
   const Hdf5Handle handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
   if (!handle) {
@@ -436,7 +438,8 @@ void require_nothing_else(const std::filesystem::path& file, std::string_view na
   }
   const DataSets sets(handle.get());
   for (const std::string& other : sets.all()) {
-    if (other == name || std::string_view(other).substr(1) == name) continue;
+    const auto is_other = [&](const std::string& name) { return other == name || other.substr(1) == name; };
+    if (std::any_of(names.begin(), names.end(), is_other)) continue;
     throw IoError(fmt::format("{}: holds the dataset or link {} too, and the file would be replaced; use another file",
                               file.string(), other));
   }

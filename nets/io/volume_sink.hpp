@@ -1,6 +1,7 @@
 // Writes volumes box by box, in any of the formats of volume_formats.hpp.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -72,6 +73,27 @@ class VolumeSink {
 /// Begins to write a volume. The extension decides the format. Throws InvalidArgument (unknown extension, something
 /// that the format cannot hold), IoError (missing folder, no permission).
 std::unique_ptr<VolumeSink> create_volume(const VolumePath& path, const SinkOptions& options);
+
+/// Several volumes in one HDF5 file, which appears under its name when finish() returns. Until then, and after a
+/// failure, what had the name before is unchanged. One thread at a time.
+class DataSetFile {
+ public:
+  /// Begins a file for datasets with these names. Throws IoError, also if a file exists that holds other ones too.
+  DataSetFile(const std::filesystem::path& file, std::span<const std::string> names);
+  ~DataSetFile();
+  DataSetFile(const DataSetFile&) = delete;
+  DataSetFile& operator=(const DataSetFile&) = delete;
+
+  /// Begins a dataset with a name like "/volume". One is finished before the next one begins. Throws as
+  /// create_volume().
+  std::unique_ptr<VolumeSink> create(const std::string& name, const SinkOptions& options);
+  void finish();
+
+ private:
+  struct Impl;
+  std::filesystem::path path_;
+  std::shared_ptr<Impl> impl_;
+};
 
 /// Returns the file that names the process which writes a volume: "a.tif.owner", "a.zarr.s0.owner", and "slices.owner"
 /// for slices/*.png.
