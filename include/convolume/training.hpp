@@ -119,6 +119,22 @@ CONVOLUME_API void preview(const PreviewOptions& options);
 /// Returns a text with iteration, net and numerics record of a checkpoint.
 CONVOLUME_API std::string describe_checkpoint(const std::filesystem::path& checkpoint);
 
+/// A parameter in a checkpoint: weights [k][c][z][y][x] as in PyTorch, or a vector.
+struct StoredParameter {
+  std::string name;  ///< "NODE.weight", "NODE.bias", ...
+  std::vector<index_t> shape;
+  std::vector<float> values;
+};
+struct StoredNet {
+  std::string name;          ///< of the net
+  std::string architecture;  ///< a text that is equal for nets that compute the same from the same parameters
+  std::string digest;        ///< of the file: 32 hexadecimal digits
+  std::vector<StoredParameter> parameters;
+};
+/// Reads the parameters of a checkpoint, without the state of the optimiser. Throws IoError, and FormatError that names
+/// file and field.
+CONVOLUME_API StoredNet read_checkpoint(const std::filesystem::path& checkpoint);
+
 /// Returns a text with the layers, shapes, field of view, parameters and floating-point operations of a net, and the
 /// memory of a training iteration on `threads` threads (0 means default_threads()).
 CONVOLUME_API std::string describe_net(const std::filesystem::path& net, const std::vector<std::string>& overrides = {},

@@ -53,7 +53,22 @@ void read_classes(const std::string& text, const std::filesystem::path& path, Ch
       fmt::format("{}: metadata field 'classes' is '{}', not the names of classes and a pad", path.string(), text));
 }
 
-CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesystem::path& path) {
+struct Part {
+  const char* prefix;
+  Tensor<float> Parameter::*tensor;
+};
+constexpr Part parts[] = {
+    {"", &Parameter::value}, {"moment1/", &Parameter::moment1}, {"moment2/", &Parameter::moment2}};
+
+std::vector<index_t> dimensions(const Shape5& s) {
+  // Vectors (biases, gamma, beta) are stored with one axis, weights with PyTorch's five axes.
+  if (s.n == 1 && s.extent == Extent3{1, 1, 1}) return {s.c};
+  return {s.n, s.c, s.extent.z, s.extent.y, s.extent.x};
+}
+
+}  // namespace
+
+CheckpointHeader checkpoint_header(const io::SafetensorsFile& file, const std::filesystem::path& path) {
   const std::string& format = field(file, path, "format");
   if (format != format_name) {
     throw FormatError(
@@ -97,21 +112,6 @@ CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesyste
   return header;
 }
 
-struct Part {
-  const char* prefix;
-  Tensor<float> Parameter::*tensor;
-};
-constexpr Part parts[] = {
-    {"", &Parameter::value}, {"moment1/", &Parameter::moment1}, {"moment2/", &Parameter::moment2}};
-
-std::vector<index_t> dimensions(const Shape5& s) {
-  // Vectors (biases, gamma, beta) are stored with one axis, weights with PyTorch's five axes.
-  if (s.n == 1 && s.extent == Extent3{1, 1, 1}) return {s.c};
-  return {s.n, s.c, s.extent.z, s.extent.y, s.extent.x};
-}
-
-}  // namespace
-
 void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& header, const Parameters& parameters) {
   std::vector<io::NamedTensor> tensors;
   for (const Part& part : parts) {
@@ -141,12 +141,12 @@ void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& 
 }
 
 CheckpointHeader read_checkpoint_header(const std::filesystem::path& file) {
-  return header_of(io::read_safetensors(file), file);
+  return checkpoint_header(io::read_safetensors(file), file);
 }
 
 CheckpointHeader load_checkpoint(const std::filesystem::path& path, Parameters& parameters) {
   const auto file = io::read_safetensors(path);
-  CheckpointHeader header = header_of(file, path);
+  CheckpointHeader header = checkpoint_header(file, path);
   // The first pass checks everything and the second pass writes, so a rejected file leaves the parameters unchanged.
   for (const bool write : {false, true}) {
     for (const Part& part : parts) {

@@ -9,6 +9,7 @@
 
 #include "nets/data/dataset_spec.hpp"
 #include "nets/data/resampling.hpp"
+#include "nets/io/safetensors.hpp"
 #include "nets/spec/net_spec.hpp"
 #include "nets/spec/parameters.hpp"
 
@@ -35,6 +36,8 @@ struct CheckpointHeader {
 /// Replaces the file as a whole. Throws IoError.
 void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& header, const Parameters& parameters);
 
+/// Returns the header of a file that was read from `path`. Throws FormatError naming file and field.
+CheckpointHeader checkpoint_header(const io::SafetensorsFile& file, const std::filesystem::path& path);
 /// Reads the header alone and checks the file's digest. Throws IoError, and FormatError naming file and field.
 CheckpointHeader read_checkpoint_header(const std::filesystem::path& file);
 

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +11,7 @@
 #include "nets/data/intensity.hpp"
 #include "nets/graph/memory_plan.hpp"
 #include "nets/graph/training_memory.hpp"
+#include "nets/io/safetensors.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/spec/checkpoint.hpp"
 
@@ -99,6 +102,22 @@ std::string describe_checkpoint(const std::filesystem::path& file) {
     text += fmt::format("{:<16}{}\n", "classes", fmt::join(header.class_names, ", "));
   }
   return text + fmt::format("\nnumerics record\n{}\n", header.numerics);
+}
+
+StoredNet read_checkpoint(const std::filesystem::path& path) {
+  const io::SafetensorsFile file = io::read_safetensors(path);
+  const NetSpec spec = checkpoint_header(file, path).net;
+  StoredNet net{.name = spec.name, .architecture = spec.architecture(), .digest = file.digest(), .parameters = {}};
+  for (const io::NamedTensor& tensor : file.tensors()) {
+    if (tensor.name.find('/') != tensor.name.npos) continue;  // a moment of the optimiser
+    if (tensor.type != io::StoredType::f32) {
+      throw FormatError(fmt::format("{}: tensor '{}' is not of type F32", path.string(), tensor.name));
+    }
+    StoredParameter& one = net.parameters.emplace_back(StoredParameter{tensor.name, tensor.shape, {}});
+    one.values.resize(tensor.bytes.size() / sizeof(float));
+    std::memcpy(one.values.data(), tensor.bytes.data(), tensor.bytes.size());
+  }
+  return net;
 }
 
 std::string library_versions() {
