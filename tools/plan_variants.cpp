@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <exception>
 #include <optional>
+#include <string_view>
 
 #include "tools/nest_arguments.hpp"
 #include "tools/problem_file.hpp"
 #include "tools/progress.hpp"
 #include "tools/stop_on_signal.hpp"
+#include "tools/variant_pairs.hpp"
 #include "tools/variant_record.hpp"
 #include "tools/variant_timer.hpp"
 #include <CLI/CLI.hpp>
@@ -34,7 +37,7 @@ using plan::Variant;
 using plan::VariantContest;
 using plan::VariantList;
 
-constexpr int record_version = 1;
+constexpr int record_version = 2;
 constexpr double ms = 1e3;
 
 plan::VariantOptions variant_options(const VariantsOptions& o) {
@@ -44,8 +47,11 @@ plan::VariantOptions variant_options(const VariantsOptions& o) {
   return {.space = space, .limit = o.limit};
 }
 
-plan::VariantRank rank_of(const std::string& name) {
-  return name == "seconds" ? plan::VariantRank::seconds : plan::VariantRank::reuse;
+constexpr std::string_view dnn = "dnn:";
+
+std::optional<StoredRanker> ranker_of(const std::string& rank) {
+  if (!rank.starts_with(dnn)) return std::nullopt;
+  return read_ranker(rank.substr(dnn.size()));
 }
 
 double flops_of(const ConvProblem& problem, plan::Direction direction) {
@@ -54,33 +60,43 @@ double flops_of(const ConvProblem& problem, plan::Direction direction) {
   return 2 * macs;
 }
 
-/// The places of each variant in both ranks, from 1.
-struct Ranks {
-  explicit Ranks(const std::vector<Variant>& variants)
-      : by_reuse(plan::ranked(variants, plan::VariantRank::reuse)),
-        by_seconds(plan::ranked(variants, plan::VariantRank::seconds)),
-        of_reuse(places(by_reuse)),
-        of_seconds(places(by_seconds)) {}
-  const std::vector<std::size_t>& by(plan::VariantRank rank) const {
-    return rank == plan::VariantRank::reuse ? by_reuse : by_seconds;
+/// The places of each variant in all ranks, from 1.
+class Ranks {
+ public:
+  Ranks(const std::vector<Variant>& variants, const plan::PairRanker* ranker) {
+    add("reuse", plan::ranked(variants, plan::VariantRank::reuse));
+    add("seconds", plan::ranked(variants, plan::VariantRank::seconds));
+    if (ranker != nullptr) add("dnn", ranker->ranked(variants));
+  }
+  /// Returns the indices of the variants, the best by a rank first.
+  const std::vector<std::size_t>& by(const std::string& rank) const {
+    return std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& one) { return one.name == rank; })->order;
+  }
+  void add_places(std::size_t variant, Json& json) const {
+    for (const Rank& rank : ranks_) json["rank_" + rank.name] = rank.places[variant];
   }
 
-  std::vector<std::size_t> by_reuse, by_seconds, of_reuse, of_seconds;
-
  private:
+  struct Rank {
+    std::string name;
+    std::vector<std::size_t> order, places;
+  };
+  void add(const char* name, const std::vector<std::size_t>& order) { ranks_.push_back({name, order, places(order)}); }
   static std::vector<std::size_t> places(const std::vector<std::size_t>& order) {
     std::vector<std::size_t> places(order.size());
     for (std::size_t i = 0; i < order.size(); ++i) places[order[i]] = i + 1;
     return places;
   }
+
+  std::vector<Rank> ranks_;
 };
 
 Json variant_json(const Variant& variant, std::size_t index, const Ranks& ranks, double flops) {
   Json json{{"nest", to_string(variant.nest)},
             {"reuse_cost", variant.reuse_cost},
             {"model_seconds", variant.model_seconds},
-            {"rank_reuse", ranks.of_reuse[index]},
-            {"rank_seconds", ranks.of_seconds[index]}};
+            {"level_bytes", variant.level_bytes}};
+  ranks.add_places(index, json);
   if (variant.measured) {
     json["seconds"] = *variant.measured;
     json["gflops"] = flops / *variant.measured / 1e9;
@@ -145,9 +161,11 @@ class Run {
         problems_(o.problem.empty() ? read_problem_file(o.problems)
                                     : std::vector{NamedProblem{o.problem, parse_problem(o.problem)}}),
         display_(o.json),
+        ranker_(ranker_of(o.rank)),
         record_(o.out, identity()) {}
 
   int run() {
+    if (!o_.dataset.empty()) check_dataset();
     const StopOnSignal stop;
     stop_ = stop.token();
     for (std::size_t i = 0; i < problems_.size(); ++i) {
@@ -160,7 +178,14 @@ class Run {
                                           o_.problems, first_reason_)
                             : first_reason_);
     }
+    std::exception_ptr failure;
+    try {
+      if (!o_.dataset.empty()) write_pairs();
+    } catch (const Error&) {  // what was measured is printed all the same
+      failure = std::current_exception();
+    }
     fmt::print("{}", o_.json ? all_json().dump(2) + "\n" : all_tables());
+    if (failure) std::rethrow_exception(failure);
     return refused_.empty() ? 0 : 1;
   }
 
@@ -177,12 +202,16 @@ class Run {
             {"direction", o_.direction},
             {"space", o_.space},
             {"limit", o_.limit},
-            {"rank", o_.rank},
+            {"rank", ranker_ ? "dnn " + ranker_->digest : o_.rank},
             {"top", o_.top},
             {"measured", o_.measure},
             {"time_models", o_.time_models},
             {"list", list}};
   }
+
+  /// Returns the rank without the file of its net.
+  std::string rank() const { return ranker_ ? "dnn" : o_.rank; }
+  const plan::PairRanker* ranker() const { return ranker_ ? &ranker_->ranker : nullptr; }
 
   int threads() const { return o_.threads == 0 ? default_threads() : o_.threads; }
 
@@ -222,8 +251,8 @@ class Run {
       throw InvalidArgument(fmt::format("--top {}: there are {} variants of {}; use at most so many", o_.top,
                                         list.variants.size(), to_string(named.problem)));
     }
-    const Ranks ranks(list.variants);
-    std::vector<std::size_t> first = ranks.by(rank_of(o_.rank));
+    const Ranks ranks(list.variants, ranker());
+    std::vector<std::size_t> first = ranks.by(rank());
     first.resize(o_.top);
     const double flops = flops_of(named.problem, direction);
     Json layer{{"name", named.name},
@@ -285,10 +314,35 @@ class Run {
     return interrupted;
   }
 
+  /// Throws before anything is measured.
+  void check_dataset() const {
+    std::vector<std::string> problems;
+    for (const NamedProblem& one : problems_) problems.push_back(to_string(one.problem));
+    check_pairs_file(o_.dataset);
+    check_parts(problems);
+  }
+
+  void write_pairs() {
+    try {
+      const PairSets sets(layers_);
+      sets.write(o_.dataset);
+      pairs_ = sets.report(ranker());
+    } catch (const Json::exception& error) {
+      throw damaged(error);
+    }
+  }
+
+  /// Returns the error of a layer that the file had.
+  FormatError damaged(const Json::exception& error) const {
+    return FormatError(
+        fmt::format("--out {}: a layer is damaged ({}); remove the file to begin again", o_.out, error.what()));
+  }
+
   Json all_json() const {
     Json json = identity();
     json.erase("list");
     json["layers"] = layers_;
+    if (!pairs_.empty()) json["pairs"] = pairs_;
     json["not_served"] = refused_;
     return json;
   }
@@ -297,14 +351,28 @@ class Run {
     std::string text;
     try {
       for (const Json& layer : layers_) text += table(layer) + "\n";
-    } catch (const Json::exception& error) {  // a layer that the file had
-      throw FormatError(
-          fmt::format("--out {}: a layer is damaged ({}); remove the file to begin again", o_.out, error.what()));
+    } catch (const Json::exception& error) {
+      throw damaged(error);
     }
+    if (!pairs_.empty()) text += pairs_text();
     for (const Json& one : refused_) {
       text += fmt::format("not served: {}: {}\n", one["name"].get<std::string>(), one["reason"].get<std::string>());
     }
     return text;
+  }
+
+  std::string pairs_text() const {
+    std::string text = fmt::format(
+        "{:<10} {} of {} layers to learn from, {} of {} layers held out, {} nearly equal ones left out; {} layers "
+        "unsteady\n",
+        "pairs", pairs_["training_pairs"].get<std::size_t>(), pairs_["training_layers"].get<std::size_t>(),
+        pairs_["held_out_pairs"].get<std::size_t>(), pairs_["held_out_layers"].get<std::size_t>(),
+        pairs_["nearly_equal_pairs"].get<std::size_t>(), pairs_["unsteady_layers"].get<std::size_t>());
+    for (const auto& [name, share] : pairs_["in_order"].items()) {
+      text +=
+          fmt::format("{:<10} orders {:.1f} % of the held-out pairs as measured\n", name, 100 * share.get<double>());
+    }
+    return text + "\n";
   }
 
   std::string table(const Json& layer) const {
@@ -316,7 +384,7 @@ class Run {
     }
     text += fmt::format("{:<10}{:>6}{:>8}{:>13}{:>10}{:>11}{:>9}  {}\n", "", "reuse", "seconds", "reuse cost",
                         "model ms", "measured", "GFLOP/s", "nest");
-    for (const Json& pick : layer.at("picks")) text += row(o_.rank, layer.at("list").at(pick.get<std::size_t>()));
+    for (const Json& pick : layer.at("picks")) text += row(rank(), layer.at("list").at(pick.get<std::size_t>()));
     text += row("default", layer.at("list").at(0));
     if (layer.contains("model_times")) {
       for (const auto& [name, one] : layer.at("model_times").items()) {
@@ -355,9 +423,10 @@ class Run {
   const VariantsOptions& o_;
   std::vector<NamedProblem> problems_;
   ProgressDisplay display_;
+  std::optional<StoredRanker> ranker_;
   VariantRecord record_;
   std::stop_token stop_;
-  Json layers_ = Json::array(), refused_ = Json::array();
+  Json layers_ = Json::array(), refused_ = Json::array(), pairs_;
   std::size_t served_ = 0;
   std::string first_reason_;
 };
@@ -386,14 +455,19 @@ void add_variants_options(CLI::App& command, VariantsOptions& o) {
       ->check(CLI::IsMember({"orders", "tiles", "all"}))
       ->capture_default_str();
   command.add_option("--limit", o.limit, "Candidates at most; a fixed hash takes them")->capture_default_str();
-  command.add_option("--rank", o.rank, "Model that picks")
-      ->check(CLI::IsMember({"reuse", "seconds"}))
+  command
+      .add_option("--rank", o.rank,
+                  "What picks: reuse, seconds, or dnn:FILE, a checkpoint of nets/zoo/pair_ranker.toml that compares "
+                  "all pairs")
       ->capture_default_str();
   command.add_option("--top", o.top, "Variants that the rank picks")->capture_default_str();
   command.add_flag("--measure", o.measure, "Measure all variants");
-  command.add_flag("--time-models", o.time_models, "Time what both models take for each variant");
+  command.add_flag("--time-models", o.time_models, "Time what the models take for each variant");
   command.add_option("--threads", o.threads, "Threads of a measurement (default: all processors)");
   command.add_option("--out", o.out, "File that keeps finished layers; the same command continues from it");
+  command.add_option("--dataset", o.dataset,
+                     "HDF5 file that gets pairs of measured variants, some layers held out "
+                     "(nets/zoo/data/pair_ranker.toml)");
   command.add_flag("--json", o.json, "Print one JSON object, with all variants");
 }
 
@@ -401,6 +475,10 @@ int plan_variants(const VariantsOptions& o) {
   if (o.limit == 0) throw InvalidArgument("--limit 0: no variant would be left; use at least 1");
   if (o.top == 0) throw InvalidArgument("--top 0: no variant would be picked; use at least 1");
   if (o.threads < 0) throw InvalidArgument(fmt::format("--threads {}: use a positive number", o.threads));
+  if (o.rank != "reuse" && o.rank != "seconds" && !o.rank.starts_with(dnn)) {
+    throw InvalidArgument(fmt::format("--rank {}: use reuse, seconds, or dnn:FILE with a checkpoint", o.rank));
+  }
+  if (!o.dataset.empty() && !o.measure) throw InvalidArgument("--dataset: pairs need times; add --measure");
   return Run(o).run();
 }
 

@@ -13,12 +13,14 @@ namespace convolume::tools {
 /// What `plan variants` generates.
 struct VariantsOptions {
   std::string problem, problems;  ///< one of these
-  std::string direction = "fwd", space = "orders", rank = "reuse";
+  std::string direction = "fwd", space = "orders";
+  std::string rank = "reuse";  ///< "reuse", "seconds", or "dnn:FILE"
   std::size_t limit = 720, top = 1;
   bool measure = false;
   bool time_models = false;  ///< time what the ranks cost
   int threads = 0;           ///< 0: as many as there are processors
   std::string out;           ///< file that keeps finished layers
+  std::string dataset;       ///< HDF5 file of pairs for the net that ranks
   bool json = false;
 };
 

@@ -2,6 +2,7 @@
 // (paper 004). Engines are reached by callbacks only. docs/planning.md explains it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -28,10 +29,15 @@ struct VariantOptions {
   std::size_t limit = 720;  ///< of more candidates, a fixed hash of their texts takes so many
 };
 
+/// Bytes of working sets in the caches of reuse_levels(), the smallest first, and last in memory, by algorithm 2. If
+/// there are fewer than three caches, the places before memory are 0.
+using LevelBytes = std::array<double, 4>;
+
 struct Variant {
   LoopNest nest{};
   double reuse_cost = 0;             ///< of all spaces of the direction
   double model_seconds = 0;          ///< NestCost::seconds()
+  LevelBytes level_bytes{};          ///< of all spaces of the direction together
   std::optional<double> measured{};  ///< seconds
 };
 

@@ -12,6 +12,7 @@
 #include "convolume/blocking.hpp"
 #include "convolume/error.hpp"
 #include "convolume/reuse.hpp"
+#include "models/text_hash.hpp"
 #include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {
@@ -21,13 +22,6 @@ constexpr index_t most_row_voxels =
     14;  // of two channel blocks in the registers of AVX-512; direct divides longer rows
 constexpr std::array channel_tiles{index_t{16}, index_t{64}, Loop::all};
 constexpr std::array row_tiles{index_t{1}, index_t{7}, index_t{14}, index_t{28}, Loop::all};
-
-/// FNV-1a. It decides which variants are taken, so it must not depend on the library or the machine.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
 
 /// Extents of the tiles of each dimension: what the loops inside of the tile loops cover.
 using Tiles = Extents;
@@ -136,7 +130,7 @@ class Distinct {
     if (nests_.size() <= limit) return;
     kept = std::min(kept, limit);
     std::vector<std::pair<std::uint64_t, std::size_t>> order;
-    for (std::size_t i = kept; i < nests_.size(); ++i) order.emplace_back(hash_of(to_string(nests_[i])), i);
+    for (std::size_t i = kept; i < nests_.size(); ++i) order.emplace_back(text_hash(to_string(nests_[i])), i);
     std::sort(order.begin(), order.end());
     order.resize(limit - kept);
     std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -191,6 +185,19 @@ Taken take(const ConvProblem& problem, Direction direction, const VariantOptions
   return {nests.take(), found};
 }
 
+/// Packs the working sets of a nest, and sets what follows from them.
+void set_reuse(Variant& variant, std::span<const NestSpace> spaces, std::size_t element_bytes,
+               const ReuseLevels& levels) {
+  std::vector<double> caches;
+  for (const ReuseLevel& cache : levels.caches) caches.push_back(cache.bytes);
+  for (const NestSpace& space : spaces) {
+    const PackedSets sets = pack(working_set_bytes(dependences(variant.nest, space), element_bytes), caches);
+    variant.reuse_cost += reuse_cost(sets, levels);
+    for (std::size_t i = 0; i < caches.size(); ++i) variant.level_bytes[i] += sets.cache_bytes[i];
+    variant.level_bytes.back() += sets.memory_bytes;
+  }
+}
+
 }  // namespace
 
 std::vector<LoopNest> variant_nests(const ConvProblem& problem, Direction direction, const VariantOptions& options) {
@@ -209,9 +216,9 @@ VariantList variants(const ConvProblem& problem, Direction direction, const Vari
       ++list.refused[reason];
       continue;
     }
-    const double reuse = reuse_cost(nest, all, size_of(problem.type), levels);
     const double seconds = nest_cost(nest, problem, direction, machine).seconds();
-    list.variants.push_back({.nest = std::move(nest), .reuse_cost = reuse, .model_seconds = seconds});
+    Variant& variant = list.variants.emplace_back(Variant{.nest = std::move(nest), .model_seconds = seconds});
+    set_reuse(variant, all, size_of(problem.type), levels);
   }
   return list;
 }

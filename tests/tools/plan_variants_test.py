@@ -2,6 +2,7 @@
 """`convolume plan variants`: what it prints, how it continues, and what it refuses."""
 
 import json
+import pathlib
 import resource
 import signal
 import subprocess
@@ -164,6 +165,79 @@ class PlanVariants(CliTest):
         self.assertEqual(list(json.loads((self.folder / "out.json").read_text())["layers"]), ["0"])
         self.assertFalse((self.folder / "out.json.tmp").exists())
         self.run_cli("plan", "variants", "--problems", "list.txt", "--out", "out.json")
+
+    def test_a_net_learns_from_pairs_and_ranks(self):
+        others = "".join(f'mb1ic{c}ih12oc64oh12kh3ph1n"{c} channels"\n' for c in (32, 48, 64, 80, 96, 112))
+        (self.folder / "list.txt").write_text(others)
+        arguments = ("--problems", "list.txt", "--measure", "--threads", "1", "--limit", "16", "--out", "out.json",
+                     "--dataset", "variant_pairs.h5")
+        pairs = self.variants(*arguments)["pairs"]
+        self.assertEqual((pairs["training_layers"], pairs["held_out_layers"]), (2, 4))
+        self.assertEqual(pairs["training_pairs"] + pairs["held_out_pairs"] + pairs["nearly_equal_pairs"], 720)
+        self.assertEqual(set(pairs["in_order"]), {"reuse", "seconds"})
+        for part, count in (("training", pairs["training_pairs"]), ("validation", pairs["held_out_pairs"])):
+            self.assertIn(f"8 x 1 x {count}", self.run_cli("info", f"variant_pairs.h5:/version_1/{part}/image"))
+        table = self.run_cli("plan", "variants", *arguments)
+        self.assertIn("layers to learn from", table)
+        self.assertIn("of the held-out pairs as measured", table)
+        zoo = pathlib.Path(__file__).resolve().parents[2] / "nets/zoo"
+        self.run_cli("train", zoo / "pair_ranker.toml", "--data", zoo / "data/pair_ranker.toml", "--out", "ranker",
+                     "--iterations", "20", "--set", "input.patch=[8,1,4]", "--quiet",
+                     env={"CONVOLUME_DATA_DIR": str(self.folder)})
+        other = (zoo / "pair_ranker.toml").read_text().replace("softsign", "tanh")
+        (self.folder / "other.toml").write_text(other)
+        self.run_cli("train", "other.toml", "--data", zoo / "data/pair_ranker.toml", "--out", "other", "--iterations",
+                     "1", "--set", "input.patch=[8,1,4]", "--quiet", env={"CONVOLUME_DATA_DIR": str(self.folder)})
+        self.fails("plan", "variants", "--problem", SMALL, "--rank", f"dnn:{self.last('other')}",
+                   says=["other layers than figure 5", "pair_ranker.toml"])
+        net = "dnn:ranker/checkpoints/last.safetensors"
+        ranked = self.variants("--problem", PLANAR, "--rank", net)
+        layer = ranked["layers"][0]
+        self.assertTrue(ranked["rank"].startswith("dnn "))
+        self.assertEqual(sorted(one["rank_dnn"] for one in layer["list"]), list(range(1, 121)))
+        self.assertEqual(layer["list"][layer["picks"][0]]["rank_dnn"], 1)
+        self.assertIn("\ndnn ", self.run_cli("plan", "variants", "--problem", PLANAR, "--rank", net))
+        # The same times, ranked by the net: its loops agree with the validation of the training on each held-out pair.
+        header = self.parts("ranker")[0]["__metadata__"]
+        record = json.loads((self.folder / "out.json").read_text())
+        (self.folder / "out.json").write_text(json.dumps({**record, "rank": f"dnn {header['digest']}"}))
+        judged = self.variants(*arguments, "--rank", net)["pairs"]["in_order"]
+        metrics = json.loads((self.folder / "ranker/metrics.jsonl").read_text().splitlines()[-1])
+        self.assertEqual(set(judged), {"reuse", "seconds", "dnn"})
+        self.assertAlmostEqual(judged["dnn"], 1 - metrics["pixel_error"], places=6)
+
+    def test_pairs_and_rankers_that_do_not_fit_are_refused(self):
+        def refused(*arguments, says, problem=("--problem", SMALL)):
+            self.fails("plan", "variants", *problem, *arguments, says=says)
+
+        refused("--rank", "fastest", says=["--rank fastest", "dnn:FILE"])
+        refused("--rank", "dnn:missing.safetensors", says=["missing.safetensors"])
+        (self.folder / "text.safetensors").write_text("no checkpoint")
+        refused("--rank", "dnn:text.safetensors", says=["text.safetensors"])
+        self.train()
+        refused("--rank", f"dnn:{self.last()}", says=[str(self.last()), "the net 'small' has no tensor 'features_1.weight'", "pair_ranker.toml"])
+        refused("--dataset", "pairs.h5", says=["--dataset", "--measure"])
+        refused("--dataset", "pairs.tif", "--measure", says=["pairs.tif", ".h5"])
+        refused("--dataset", "missing/pairs.h5", "--measure", says=["missing/pairs.h5"])
+        self.run_cli("export", "data.toml", "--image", "image.tif", "--label", "label.tif")
+        self.run_cli("convert", "image.tif", "image.h5:/raw")
+        refused("--dataset", "image.h5", "--measure", says=["image.h5", "/raw", "use another file"])
+        refused("--dataset", "pairs.h5", "--measure", "--threads", "1", says=["of 1 layers are held out", "longer list"])
+        self.assertFalse((self.folder / "pairs.h5").exists())
+        self.assertEqual(list(self.folder.glob("pairs.h5.tmp*")), [])
+
+    def test_a_full_disk_keeps_the_pairs_from_before(self):
+        (self.folder / "list.txt").write_text(f'{SMALL}n"one"\n{PLANAR}n"two"\n')
+        arguments = ("plan", "variants", "--problems", "list.txt", "--measure", "--threads", "1", "--limit", "16",
+                     "--dataset", "pairs.h5")
+        self.run_cli(*arguments)
+        before = (self.folder / "pairs.h5").read_bytes()
+        def no_room():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 10, 2 << 10))
+        self.assertIn("pairs.h5", self.run_cli(*arguments, expect=1, preexec=no_room))
+        self.assertEqual((self.folder / "pairs.h5").read_bytes(), before)
+        self.assertEqual([one.name for one in self.folder.glob("pairs.h5*")], ["pairs.h5"])
 
     def test_nonsense_is_refused_with_the_value_and_the_remedy(self):
         def refused(*arguments, says, problem=("--problem", SMALL)):
