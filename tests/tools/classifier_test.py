@@ -5,6 +5,7 @@ import csv
 import resource
 import struct
 import unittest
+import zlib
 
 from command import CliTest
 
@@ -61,6 +62,16 @@ def stripes(across, phase, width=9, height=10):
     return b"II*\0" + struct.pack("<I", 8 + len(pixels)) + pixels + directory
 
 
+def png(width, height):
+    """A PNG of grey pixels."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + bytes((17 * x + 31 * y) % 256 for x in range(width)) for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
 class Classifier(CliTest):
     def setUp(self):
         super().setUp()
@@ -107,6 +118,21 @@ class Classifier(CliTest):
         self.fails("info", "net.toml", "--patch", "1,9,9", says=["--patch", "is a classifier"])
         self.fails("info", "net.toml", "--memory-curve", "--patch", "1,9,9", says=["--patch", "is a classifier"])
         self.fails("export", "data.toml", "--image", "i.tif", "--label", "l.tif", says=["cases have classes"])
+
+    def test_a_truncated_image_is_named_and_leaves_no_table(self):
+        self.train("run", "--iterations", 1)
+        for name, whole in ("cut.tif", stripes(True, 0)), ("cut.png", png(9, 10)):
+            good, cut = self.folder / f"good{name[3:]}", self.folder / name
+            good.write_bytes(whole)
+            self.run_cli("infer", self.last(), good, "--out", "good.csv")
+            for size in (len(whole) - 20, len(whole) // 2, 10):
+                cut.write_bytes(whole[:size])
+                self.fails("infer", self.last(), "test/rows/0.tif", cut, "--out", "out.csv", says=[name])
+                self.assertFalse((self.folder / "out.csv").exists())
+        case = self.folder / "train/rows/3.tif"
+        case.write_bytes(case.read_bytes()[:-30])
+        self.assertIn("train/rows/3.tif", self.train("cut", "--iterations", 1, expect=1))
+        self.assertFalse((self.folder / "cut/checkpoints/last.safetensors").exists())
 
     def test_other_nets_write_no_table_and_read_one_volume(self):
         (self.folder / "net.toml").write_text(NET.replace('kernel = "all"', "kernel = 1").replace(
