@@ -14,7 +14,7 @@ namespace convolume::bench {
 /// What a peer says of itself. Texts are empty if they do not apply.
 struct PeerFacts {
   std::string version{};
-  int threads = 0;  ///< 0: they differ from request to request
+  int threads = 0;               ///< 0: they differ from request to request
   std::string blas{}, onednn{};  ///< with the mapped file, or "linked statically"
 };
 
