@@ -23,4 +23,4 @@ def conv3d(x, w, bias=None, stride=(1, 1, 1), padding=((0, 0), (0, 0), (0, 0)), 
 
 
 def relative_error(found, wanted):
-    return np.linalg.norm(found - wanted) / (np.linalg.norm(wanted) + 1e-300)
+    return float(np.linalg.norm(found - wanted)) / (float(np.linalg.norm(wanted)) + 1e-300)  # as doubles

