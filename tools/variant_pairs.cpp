@@ -67,15 +67,14 @@ StoredRanker read_ranker(const std::string& file) {
     throw FormatError(fmt::format("--rank dnn:{}: {}; train nets/zoo/pair_ranker.toml", file, what));
   };
   std::vector<plan::PairRanker::Layer> layers;
+  const auto values_of = [&](const std::string& name) {
+    const auto found = std::find_if(net.parameters.begin(), net.parameters.end(),
+                                    [&](const nets::StoredParameter& one) { return one.name == name; });
+    if (found == net.parameters.end()) refuse(fmt::format("the net '{}' has no tensor '{}'", net.name, name));
+    return found->values;
+  };
   for (const std::string& node : node_names()) {
-    plan::PairRanker::Layer& layer = layers.emplace_back();
-    for (const auto& [name, values] :
-         {std::pair{node + ".weight", &layer.weights}, std::pair{node + ".bias", &layer.bias}}) {
-      const auto found = std::find_if(net.parameters.begin(), net.parameters.end(),
-                                      [&](const nets::StoredParameter& one) { return one.name == name; });
-      if (found == net.parameters.end()) refuse(fmt::format("the net '{}' has no tensor '{}'", net.name, name));
-      *values = found->values;
-    }
+    layers.push_back({.weights = values_of(node + ".weight"), .bias = values_of(node + ".bias")});
   }
   if (net.architecture != ranker_architecture()) {
     refuse(fmt::format("the net '{}' has other layers than figure 5 of paper 004", net.name));
