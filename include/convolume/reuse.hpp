@@ -70,6 +70,10 @@ struct PackedSets {
 /// has room for it.
 CONVOLUME_API PackedSets pack(std::span<const double> working_sets, std::span<const double> caches);
 
+/// Packs the working sets of a nest in one space into the caches of `levels`.
+CONVOLUME_API PackedSets pack(const LoopNest& nest, const NestSpace& space, std::size_t element_bytes,
+                              const ReuseLevels& levels);
+
 /// Returns the cost by equation 1: bytes in each level, times its latency, over its bandwidth. Only the order of costs
 /// and their ratios mean something.
 CONVOLUME_API double reuse_cost(const PackedSets& sets, const ReuseLevels& levels);

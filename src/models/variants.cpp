@@ -188,12 +188,10 @@ Taken take(const ConvProblem& problem, Direction direction, const VariantOptions
 /// Packs the working sets of a nest, and sets what follows from them.
 void set_reuse(Variant& variant, std::span<const NestSpace> spaces, std::size_t element_bytes,
                const ReuseLevels& levels) {
-  std::vector<double> caches;
-  for (const ReuseLevel& cache : levels.caches) caches.push_back(cache.bytes);
   for (const NestSpace& space : spaces) {
-    const PackedSets sets = pack(working_set_bytes(dependences(variant.nest, space), element_bytes), caches);
+    const PackedSets sets = pack(variant.nest, space, element_bytes, levels);
     variant.reuse_cost += reuse_cost(sets, levels);
-    for (std::size_t i = 0; i < caches.size(); ++i) variant.level_bytes[i] += sets.cache_bytes[i];
+    for (std::size_t i = 0; i < sets.cache_bytes.size(); ++i) variant.level_bytes[i] += sets.cache_bytes[i];
     variant.level_bytes.back() += sets.memory_bytes;
   }
 }

@@ -172,14 +172,16 @@ double reuse_cost(const PackedSets& sets, const ReuseLevels& levels) {
   return cost;
 }
 
-double reuse_cost(const LoopNest& nest, std::span<const NestSpace> spaces, std::size_t element_bytes,
-                  const ReuseLevels& levels) {
+PackedSets pack(const LoopNest& nest, const NestSpace& space, std::size_t element_bytes, const ReuseLevels& levels) {
   std::vector<double> caches;
   for (const ReuseLevel& cache : levels.caches) caches.push_back(cache.bytes);
+  return pack(working_set_bytes(dependences(nest, space), element_bytes), caches);
+}
+
+double reuse_cost(const LoopNest& nest, std::span<const NestSpace> spaces, std::size_t element_bytes,
+                  const ReuseLevels& levels) {
   double cost = 0;
-  for (const NestSpace& space : spaces) {
-    cost += reuse_cost(pack(working_set_bytes(dependences(nest, space), element_bytes), caches), levels);
-  }
+  for (const NestSpace& space : spaces) cost += reuse_cost(pack(nest, space, element_bytes, levels), levels);
   return cost;
 }
 
