@@ -42,6 +42,11 @@ io::Codec codec_of(const std::string& name) {
   throw InvalidArgument(fmt::format("--codec '{}' is unknown; use raw, deflate, zstd or blosc", name));
 }
 
+void require_hdf5_name(const std::filesystem::path& file) {
+  if (file.extension() == ".h5") return;
+  throw InvalidArgument(fmt::format("{}: datasets are written as HDF5; use a name that ends with .h5", file.string()));
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   const auto number = static_cast<double>(bytes);
   return bytes < 1 << 10   ? fmt::format("{} bytes", bytes)
@@ -112,17 +117,14 @@ bool convert_volume(const ConvertOptions& o) {
 }
 
 void check_datasets(const std::filesystem::path& file, std::span<const std::string> names) {
-  if (file.extension() != ".h5") {
-    throw InvalidArgument(
-        fmt::format("{}: datasets are written as HDF5; use a name that ends with .h5", file.string()));
-  }
+  require_hdf5_name(file);
   io::DataSetFile(file, names);  // begins a file, which is gone if nothing finishes it
 }
 
 void write_datasets(const std::filesystem::path& file, std::span<const NamedArray> arrays) {
   std::vector<std::string> names;
   for (const NamedArray& one : arrays) names.push_back(one.name);
-  check_datasets(file, names);
+  require_hdf5_name(file);
   const Ownership owner(file.string() + ".owner", file.string(), false);
   io::DataSetFile target(file, names);
   for (const NamedArray& one : arrays) {

@@ -52,7 +52,8 @@ Extent3 chunk_of(const SinkOptions& options) {
 
 std::string name_of_data_set(const VolumePath& path) { return path.inside.empty() ? "/volume" : path.inside; }
 
-/// A file that is being written. Its functions need a session.
+/// A file that is being written. check() and make_groups() need a session. Constructor, destructor and finish() take
+/// one.
 class Hdf5File {
  public:
   explicit Hdf5File(const std::filesystem::path& path) : path_(path), on_disk_(path), target_(on_disk_) {
@@ -71,6 +72,7 @@ class Hdf5File {
   Hdf5File(const Hdf5File&) = delete;
   Hdf5File& operator=(const Hdf5File&) = delete;
 
+  const std::filesystem::path& path() const { return path_; }
   hid_t get() const { return file_.get(); }
 
   template <class T>
@@ -102,7 +104,7 @@ class Hdf5File {
   /// From now on nothing is written.
   void abandon() noexcept { target_.abandon(); }
 
-  /// Makes the file appear under its name. Takes a session itself.
+  /// Makes the file appear under its name.
   void finish() {
     {
       const Hdf5Session session;
@@ -296,14 +298,14 @@ struct DataSetFile::Impl : detail::Hdf5File {
   using Hdf5File::Hdf5File;
 };
 
-DataSetFile::DataSetFile(const std::filesystem::path& file, std::span<const std::string> names) : path_(file) {
+DataSetFile::DataSetFile(const std::filesystem::path& file, std::span<const std::string> names) {
   detail::require_nothing_else(file, names);
   impl_ = std::make_shared<Impl>(file);
 }
 DataSetFile::~DataSetFile() = default;
 
 std::unique_ptr<VolumeSink> DataSetFile::create(const std::string& name, const SinkOptions& options) {
-  const VolumePath path{.file = path_, .inside = name};
+  const VolumePath path{.file = impl_->path(), .inside = name};
   detail::check_data_set(path, options);
   return std::make_unique<detail::Hdf5Sink>(path, options, impl_, false);
 }

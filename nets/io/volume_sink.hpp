@@ -91,7 +91,6 @@ class DataSetFile {
 
  private:
   struct Impl;
-  std::filesystem::path path_;
   std::shared_ptr<Impl> impl_;
 };
 

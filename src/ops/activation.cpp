@@ -1,7 +1,6 @@
 #include "ops/activation.hpp"
 
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
