@@ -16,7 +16,7 @@ namespace convolume::plan {
 struct NestCost {
   static constexpr std::size_t levels = 3;
   double compute_seconds = 0;  ///< of multiply-adds, at the rate of the register tile
-  double tile_seconds = 0;     ///< to begin and end the sums of register tiles
+  double tile_seconds = 0;     ///< to begin products, and to begin and end the sums of their register tiles
   double copy_seconds = 0;     ///< to copy voxels of plain tensors, and windows with padding for several results
   double pack_seconds = 0;     ///< to reorder the weights, or the sums of their gradient
   double task_seconds = 0;     ///< to begin and end tasks

@@ -14,12 +14,11 @@
 #include "convolume/reuse.hpp"
 #include "models/text_hash.hpp"
 #include "plan/nest/index_of.hpp"
+#include "plan/nest/product_loops.hpp"
 
 namespace convolume::plan {
 namespace {
 
-constexpr index_t most_row_voxels =
-    14;  // of two channel blocks in the registers of AVX-512; direct divides longer rows
 constexpr std::array channel_tiles{index_t{16}, index_t{64}, Loop::all};
 constexpr std::array row_tiles{index_t{1}, index_t{7}, index_t{14}, index_t{28}, Loop::all};
 
@@ -106,7 +105,8 @@ class Candidates {
     }
     const Dim result = space.written == Operand::x ? Dim::c : Dim::k;
     // Pieces of a row have equal lengths, as far as possible.
-    const index_t pieces = (of(Dim::x) + most_row_voxels - 1) / most_row_voxels;
+    constexpr index_t most_voxels = most_row_voxels(2);
+    const index_t pieces = (of(Dim::x) + most_voxels - 1) / most_voxels;
     microkernel_ = {innermost(result == Dim::k ? Dim::c : Dim::k, lanes),
                     innermost(Dim::x, (of(Dim::x) + pieces - 1) / pieces), innermost(result, 2 * lanes)};
   }

@@ -386,6 +386,31 @@ TEST_CASE("the order of sums decides the bits of direct, and nothing else in a n
   }
 }
 
+TEST_CASE("pieces of a row of nearly equal lengths are one product, which changes no bit") {
+  const ConvProblem p = parse_problem("mb2ic32ih9iw38oc32oh9ow38kh3ph1kw5pw2");
+  const conv::DirectMap map(p, Direction::forward);
+  const auto loops_over_x = [&](const char* nest) {
+    const conv::VoxelNest made = conv::compile_voxel_nest(plan::parse_nest(nest), p, Direction::forward, map);
+    return std::count_if(made.walk.begin(), made.walk.end(), [](const auto& loop) { return loop.dim == Dim::x; });
+  };
+  conv::Nests nests = test::direct_nests(p);
+  const auto run = [&](const char* fwd) {
+    nests[0] = plan::parse_nest(fwd);
+    ConvCase<float> one(p, {.choice = test::choice_text(nests)});
+    one.run();
+    return std::move(one.y);
+  };
+  const char* longest = "n* k c ky kx y x | c16 x14 k32";
+  const auto expected = run(longest);
+  CHECK(loops_over_x(longest) == 0);
+  for (const auto& [nest, loops] : {std::pair{"n* k c ky kx y x | c16 x13 k32", 0},     // three pieces
+                                    std::pair{"n* k c ky kx y x | c16 x12 k32", 1}}) {  // four pieces
+    CAPTURE(nest);
+    CHECK(loops_over_x(nest) == loops);
+    CHECK(test::same_bits(expected, run(nest)));
+  }
+}
+
 TEST_CASE("direct refuses nests that it cannot run, and says why") {
   CHECK(refusal_of("n* z* y* c k x | kz ky kx c16 x5 k32").empty());
   CHECK_THAT(refusal_of("n* z* y* c k x | kz ky kx c16 x5 k2"),

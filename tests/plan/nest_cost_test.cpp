@@ -66,6 +66,23 @@ TEST_CASE("sums that leave the registers are read and written again") {
   CHECK(outside.seconds() > inside.seconds());
 }
 
+TEST_CASE("a product that runs the rows of a tile begins seldom") {
+  const ConvProblem problem = blocked("mb2ic64ih28oc64oh28kh3ph1");
+  const double rows = forward_cost("n* k c ky kx y x | c16 x14 k32", problem).tile_seconds;
+  const double taps = forward_cost("n* k c y ky kx x | c16 x14 k32", problem).tile_seconds;
+  CHECK(taps > 1.2 * rows);
+  // Other loops between them change nothing.
+  CHECK(forward_cost("n* k c ky kx y x | c16 x14 k32", problem).tile_seconds ==
+        forward_cost("n* c k kx ky y x | c16 x14 k32", problem).tile_seconds);
+}
+
+TEST_CASE("pieces of a row of nearly equal lengths are one product") {
+  const ConvProblem problem = blocked("ic32ih100oc32oh100kh1");
+  const double longest = forward_cost("k c y x | c16 x14 k32", problem).tile_seconds;
+  CHECK(forward_cost("k c y x | c16 x13 k32", problem).tile_seconds < 1.1 * longest);  // eight pieces too
+  CHECK(forward_cost("k c y x | c16 x12 k32", problem).tile_seconds > 2 * longest);
+}
+
 TEST_CASE("narrow register tiles compute slower") {
   const ConvProblem problem = blocked("ic32oc32id24kd3");
   const double wide = forward_cost("z* y* x | c kz ky kx c16 x14 k32", problem).compute_seconds;

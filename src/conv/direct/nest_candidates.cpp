@@ -7,6 +7,7 @@
 #include "convolume/blocking.hpp"
 #include "plan/cost_constants.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/nest/product_loops.hpp"
 #include "plan/sides.hpp"
 
 namespace convolume::conv {
@@ -249,14 +250,15 @@ index_t shortest_piece(const DirectMap& map, index_t most) {
 /// pieces of rows are so long that steps do not take much longer than their multiply-adds.
 bool sums_pairs_of_columns(const DirectMap& map, index_t taps) {
   constexpr index_t least_voxels = 7;
-  return map.source_step().x == 1 && shortest_piece(map, most_row_voxels(2, taps)) >= least_voxels;
+  return map.source_step().x == 1 && shortest_piece(map, plan::most_row_voxels(2, taps)) >= least_voxels;
 }
 
 /// Returns whether products compute four blocks of results together, if they sum single taps. Pieces of rows are so
 /// long that the registers are well used, and the kernels know how far apart the voxels lie.
 bool suits_four_columns(const DirectMap& map, index_t result_blocks) {
   constexpr index_t least_voxels = 5;
-  return result_blocks >= 4 && map.source_step().x <= 2 && shortest_piece(map, most_row_voxels(4)) >= least_voxels;
+  return result_blocks >= 4 && map.source_step().x <= 2 &&
+         shortest_piece(map, plan::most_row_voxels(4)) >= least_voxels;
 }
 
 /// Returns whether products could compute samples together: more of them than a row has voxels. Samples of a single
@@ -323,7 +325,7 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
     tile = {map.domain(), together * std::max<index_t>(1, sets / few), true};
     const Extent3 window = map.window({{0, 0, 0}, map.domain()}).extent();
     const index_t sample_bytes = held * block_bytes * window.z * window.y * window.x;
-    samples = even(problem.batch, std::max(most_row_voxels(together),
+    samples = even(problem.batch, std::max(plan::most_row_voxels(together),
                                            static_cast<index_t>(tasks.machine.usable_l2_bytes) / 2 / sample_bytes));
   }
   NestBuilder nest(extent);
@@ -341,7 +343,7 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add(Dim::z, 1);
   nest.add(Dim::y, 1);
   nest.add(lanes, together * block);
-  const index_t most = most_row_voxels(std::min(together, result_blocks), rows ? taps.x : 1);
+  const index_t most = plan::most_row_voxels(std::min(together, result_blocks), rows ? taps.x : 1);
   nest.add(Dim::x, variant.sample_rows ? 1 : most);
   if (variant.sample_rows) nest.add(Dim::n, most);
   nest.begin_microkernel();

@@ -13,6 +13,7 @@
 #include "conv/direct/direct_rows-inl.hpp"
 #include "conv/taps/tap_geometry.hpp"
 #include "core/simd/unroll-inl.hpp"
+#include "plan/nest/product_loops.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -23,7 +24,7 @@ namespace {
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 10;
 /// The same for two vectors and rows of K taps. One register holds a voxel.
 template <int K>
-[[maybe_unused]] inline constexpr int most_pair_voxels = static_cast<int>(most_row_voxels(2, K));
+[[maybe_unused]] inline constexpr int most_pair_voxels = static_cast<int>(plan::most_row_voxels(2, K));
 /// Whether the registers hold the weights of a row of taps.
 constexpr bool keeps_taps = HWY_TARGET <= HWY_AVX3;
 

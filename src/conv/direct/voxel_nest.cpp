@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "conv/direct/nest_compiler.hpp"
+#include "plan/nest/product_loops.hpp"
 
 namespace convolume::conv {
 namespace {
@@ -58,7 +59,7 @@ class VoxelCompiler : NestCompiler {
     std::size_t end = loops_.size();
     product_lanes_ = check_lanes(read_last(Dim::k, end), true);
     result_.product_columns = product_lanes_;
-    product_voxels_ = read_row_of_results(end);
+    product_results_ = read_row_of_results(end);
     for (std::size_t i = nest_.microkernel; i < end; ++i) {
       if (trivial(i)) continue;
       const Dim dim = loops_[i].dim;
@@ -100,7 +101,7 @@ class VoxelCompiler : NestCompiler {
     if (samples > 1 && extent(Dim::c) == 1) {
       refuse("computes samples of a single channel one after the other; write the loop over 'n' before '|'");
     }
-    const index_t results = std::max(voxels, samples), most = most_row_voxels(product_lanes_);
+    const index_t results = std::max(voxels, samples), most = plan::most_row_voxels(product_lanes_);
     if (results > most) {
       refuse(fmt::format("has no microkernel of {} {}; its microkernels have at most {}", results,
                          samples > 1 ? "samples" : "voxels of a row", most));
@@ -127,21 +128,14 @@ class VoxelCompiler : NestCompiler {
   }
 
   void read_walk() {
-    std::vector<std::size_t> loops = task_loops(first_);
-    // One product computes rows, planes and all columns, if the innermost loops say so in this order.
-    const index_t usual_voxels =
-        most_row_voxels(std::max<index_t>(2, product_lanes_), product_lanes_ == 1 ? 1 : result_.row_taps);
-    const Dim row = result_.rows_of_samples ? Dim::n : Dim::x;
-    const bool usual_row = product_voxels_ >= std::min(usual_voxels, extent(row));
-    const bool usual_columns = product_lanes_ >= std::min<index_t>(2, blocks(extent(Dim::k)));
-    if (usual_row) fuse(loops, row);
-    if (result_.rows_of_samples) {
-      if (usual_row && usual_columns) fuse(loops, Dim::k);
-    } else if (usual_row || (!loops.empty() && loops_[loops.back()].dim != Dim::x)) {
-      fuse(loops, Dim::y);
-      fuse(loops, Dim::z);
-      if (usual_columns) fuse(loops, Dim::k);
-    }
+    for (std::size_t i = first_; i < nest_.microkernel; ++i) check_blocks(i);
+    const std::vector<std::size_t> loops = plan::loops_around_products(loops_, first_, nest_.microkernel,
+                                                                       {.lanes = Dim::k,
+                                                                        .lane_blocks = product_lanes_,
+                                                                        .all_lane_blocks = blocks(extent(Dim::k)),
+                                                                        .results = product_results_,
+                                                                        .of_samples = result_.rows_of_samples,
+                                                                        .row_taps = result_.row_taps});
     result_.held_blocks = blocks(extent(Dim::c));
     result_.held_samples = result_.rows_of_samples ? result_.samples : 1;
     bool outermost = true;
@@ -179,7 +173,7 @@ class VoxelCompiler : NestCompiler {
 
   Extent3 step_{}, domain_{};
   std::size_t first_ = 0;  // loop inside of the tasks
-  index_t product_lanes_ = 1, product_voxels_ = 1;
+  index_t product_lanes_ = 1, product_results_ = 1;
   VoxelNest result_;
 };
 

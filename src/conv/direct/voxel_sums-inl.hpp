@@ -11,8 +11,8 @@
 #include "hwy/highway.h"
 
 #include "conv/direct/direct_rows-inl.hpp"
-#include "conv/taps/tap_geometry.hpp"
 #include "core/simd/unroll-inl.hpp"
+#include "plan/nest/product_loops.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -23,7 +23,7 @@ namespace {
 /// two vectors.
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
 /// The same for four vectors. This takes fewer instructions and fewer loads per multiply-add than two vectors.
-constexpr int most_voxels_of_four = static_cast<int>(most_row_voxels(4));
+constexpr int most_voxels_of_four = static_cast<int>(plan::most_row_voxels(4));
 /// The largest number of voxels of one vector each, at any distance. Their addresses need general registers.
 constexpr int most_distant_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 6;
 

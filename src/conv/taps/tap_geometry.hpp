@@ -91,14 +91,6 @@ class DirectMap {
 /// Returns a / b, rounded up. `a` may be negative.
 constexpr index_t ceil_div(index_t a, index_t b) noexcept { return a > 0 ? (a + b - 1) / b : -(-a / b); }
 
-/// Returns the most voxels of a row that a product of one, two or four blocks of lanes computes at once, on any SIMD
-/// target. Of two blocks, the `taps` of a row that are summed together at each term leave room for fewer. Of four
-/// blocks, only single taps are summed.
-constexpr index_t most_row_voxels(index_t lane_blocks, index_t taps = 1) {
-  if (lane_blocks > 2) return 6;
-  return lane_blocks == 1 ? 28 : taps == 1 ? 14 : (29 - 2 * taps) / 2;
-}
-
 /// The most taps of a row that a product sums together at each term.
 inline constexpr index_t most_row_taps = 5;
 

@@ -6,6 +6,7 @@
 #include "plan/cost_constants.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/nest/index_of.hpp"
+#include "plan/nest/product_loops.hpp"
 
 namespace convolume::plan {
 namespace {
@@ -176,6 +177,12 @@ class SpaceCost {
            layout_of(target) == Layout::plain && layout_of(space_.windowed) == Layout::blocked &&
            space_.of(lanes_) <= 6;
   }
+  /// Returns whether lines of plain tensors are multiplied in place: there is one tap, without strides.
+  bool reads_lines() const {
+    return taps() == 1 && !reads_padding(0) && !reads_padding(1) && !reads_padding(2) && space_.written != Operand::w &&
+           tile_of(Dim::n) == 1 && space_.result_step == Extent3{1, 1, 1} && problem_.x_layout == Layout::plain &&
+           problem_.y_layout == Layout::plain;
+  }
   /// Returns the lanes that products compute per result, those without a channel included.
   double lanes_of_results() const {
     return has_patches() ? static_cast<double>(space_.of(lanes_))
@@ -186,14 +193,12 @@ class SpaceCost {
   void add_copies(NestCost& cost) const {
     const Operand target = space_.windowed == Operand::x ? Operand::y : Operand::x;
     double window = 1, results = 1;
-    bool padded_window = false;
     for (int axis = 0; axis < 3; ++axis) {
       const auto i = static_cast<std::size_t>(axis);
       const auto result_dim = static_cast<Dim>(index_of(Dim::z) + i), tap_dim = static_cast<Dim>(index_of(Dim::kz) + i);
       const index_t reach = (space_.of(tap_dim) - 1) * std::abs(space_.tap_step[axis]) + 1;
       window *= static_cast<double>((of_task(result_dim) - 1) * space_.result_step[axis] + reach);
       results *= static_cast<double>(of_task(result_dim));
-      padded_window = padded_window || reads_padding(axis);
     }
     const double samples = tasks() * static_cast<double>(of_task(Dim::n));
     const auto blocks = [&](Operand operand) {
@@ -207,12 +212,8 @@ class SpaceCost {
         cost.copy_seconds += 2 * 64 * lines / (machine_.l3_gb_per_s * 1e9);
       }
     };
-    // One tap without strides: lines of plain tensors are multiplied in place.
-    const bool lines = taps() == 1 && !padded_window && space_.written != Operand::w && tile_of(Dim::n) == 1 &&
-                       space_.result_step == Extent3{1, 1, 1} && problem_.x_layout == Layout::plain &&
-                       problem_.y_layout == Layout::plain;
     cost.task_seconds += tasks() * machine_.task_s;
-    if (lines || has_patches()) return;
+    if (reads_lines() || has_patches()) return;
     // Rows of taps of one channel, or for one block of results, read plain tensors as they are.
     const bool in_place = space_.written != Operand::w && layout_of(space_.windowed) == Layout::plain &&
                           taps_of_row() > 1 && (space_.of(terms_) == 1 || space_.of(lanes_) <= space_.channel_block);
@@ -253,10 +254,10 @@ class SpaceCost {
   double cycle_seconds() const { return 1e-9 / machine_.ghz; }
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
   bool wide() const { return wide_vectors(machine_); }
-  /// Returns the most results of a row that products compute together. Rows of taps keep their weights in registers.
+  /// Returns the most results of a row that products compute together.
   double most_rows(double vectors, double taps) const {
-    if (!wide() || vectors > 2) return 6;
-    return taps > 1 && vectors > 1 ? std::max(1.0, std::floor((29 - taps * vectors) / vectors)) : 28 / vectors;
+    if (!wide()) return 6;
+    return static_cast<double>(most_row_voxels(static_cast<index_t>(vectors), static_cast<index_t>(taps)));
   }
 
   /// Returns the products of `vectors` that compute so many lanes of a result.
@@ -291,6 +292,26 @@ class SpaceCost {
         static_cast<double>(space_.of(Dim::n) * space_.of(Dim::z) * space_.of(Dim::y) * space_.of(Dim::x));
     const double tiles = results / voxels * (has_patches() ? lanes / block : columns(lanes, vectors)) * passes();
     cost.tile_seconds += tiles * (machine_.issue.tile + voxels * vectors) * cycle_seconds();
+    if (!reads_lines() && !has_patches()) cost.tile_seconds += calls() * nest_product_cycles * cycle_seconds();
+  }
+
+  /// Returns how often the engine begins a product that yields voxels.
+  double calls() const {
+    const double block = static_cast<double>(space_.channel_block);
+    const auto blocks = [&](double channels) { return static_cast<index_t>(std::ceil(channels / block)); };
+    const double samples = tile_of(Dim::n);
+    double calls = tasks();
+    for (const std::size_t i :
+         loops_around_products(loops_, task_depth(), nest_.microkernel,
+                               {.lanes = lanes_,
+                               .lane_blocks = blocks(tile_of(lanes_)),
+                               .all_lane_blocks = blocks(static_cast<double>(space_.of(lanes_))),
+                               .results = static_cast<index_t>(std::max(tile_of(Dim::x), samples)),
+                               .of_samples = samples > 1,
+                               .row_taps = static_cast<index_t>(taps_of_row())})) {
+      calls *= static_cast<double>(loops_[i].trips());
+    }
+    return calls;
   }
 
   /// Taps that products of the weight gradient sum alike: how many there are, how many of them are summed together, and
