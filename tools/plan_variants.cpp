@@ -436,7 +436,7 @@ class Run {
 void add_variants_options(CLI::App& command, VariantsOptions& o) {
   command.footer(
       "Paper 004 (Tavarageri et al., PolyScientist): the loops around a microkernel of `direct` in all orders, with\n"
-      "tiles, ranked by the reuse cost (`plan reuse`) or by the seconds of the model of `direct`. With --measure, all\n"
+      "tiles, ranked by the seconds of the model of `direct` or by the reuse cost (`plan reuse`). With --measure, all\n"
       "variants run on blocked tensors with prepared weights; then the pick (the fastest of the --top first ones), "
       "the\n"
       "best, the default order and the library's own choice run in turn. Times are lower quartiles.");
@@ -457,8 +457,8 @@ void add_variants_options(CLI::App& command, VariantsOptions& o) {
   command.add_option("--limit", o.limit, "Candidates at most; a fixed hash takes them")->capture_default_str();
   command
       .add_option("--rank", o.rank,
-                  "What picks: reuse, seconds, or dnn:FILE, a checkpoint of nets/zoo/pair_ranker.toml that compares "
-                  "all pairs")
+                  "What picks: seconds, reuse, or dnn:FILE, a checkpoint of nets/zoo/pair_ranker.toml that compares all "
+                  "pairs")
       ->capture_default_str();
   command.add_option("--top", o.top, "Variants that the rank picks")->capture_default_str();
   command.add_flag("--measure", o.measure, "Measure all variants");
@@ -476,7 +476,7 @@ int plan_variants(const VariantsOptions& o) {
   if (o.top == 0) throw InvalidArgument("--top 0: no variant would be picked; use at least 1");
   if (o.threads < 0) throw InvalidArgument(fmt::format("--threads {}: use a positive number", o.threads));
   if (o.rank != "reuse" && o.rank != "seconds" && !o.rank.starts_with(dnn)) {
-    throw InvalidArgument(fmt::format("--rank {}: use reuse, seconds, or dnn:FILE with a checkpoint", o.rank));
+    throw InvalidArgument(fmt::format("--rank {}: use seconds, reuse, or dnn:FILE with a checkpoint", o.rank));
   }
   if (!o.dataset.empty() && !o.measure) throw InvalidArgument("--dataset: pairs need times; add --measure");
   return Run(o).run();

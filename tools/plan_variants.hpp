@@ -14,7 +14,7 @@ namespace convolume::tools {
 struct VariantsOptions {
   std::string problem, problems;  ///< one of these
   std::string direction = "fwd", space = "orders";
-  std::string rank = "reuse";  ///< "reuse", "seconds", or "dnn:FILE"
+  std::string rank = "seconds";  ///< "seconds", "reuse", or "dnn:FILE"
   std::size_t limit = 720, top = 1;
   bool measure = false;
   bool time_models = false;  ///< time what the ranks cost
