@@ -1,8 +1,10 @@
 #include "python/bindings/arrays.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <complex>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "python/bindings/runtime.hpp"
@@ -18,11 +20,14 @@ nb::object numpy(const char* function) { return nb::module_::import_("numpy").at
 
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
-/// Returns float32 or float64 by the format of a buffer. A format with a byte order of its own is refused.
+/// Returns float32 or float64 by the format of a buffer. Other byte orders than this machine's are refused.
 DataType type_of(const char* name, const Py_buffer& buffer) {
   const std::string format = buffer.format != nullptr ? buffer.format : "B";
-  if (format == "f") return DataType::f32;
-  if (format == "d") return DataType::f64;
+  constexpr std::string_view own_order = std::endian::native == std::endian::little ? "@=<" : "@=>!";
+  const bool says_order = format.size() == 2 && own_order.find(format.front()) != own_order.npos;
+  const char type = format.size() == (says_order ? 2U : 1U) ? format.back() : '?';
+  if (type == 'f') return DataType::f32;
+  if (type == 'd') return DataType::f64;
   const nb::object dtype = nb::getattr(nb::borrow(buffer.obj), "dtype", nb::str(format.c_str()));
   const std::string message = std::string(name) + " has dtype " + text_of(dtype) +
                               "; use float32 or float64 in this machine's byte order, for example " + name +
@@ -44,13 +49,14 @@ index_t elements(const Py_buffer& buffer) {
   return count;
 }
 
-Py_buffer buffer_of(const char* name, nb::handle array, Array::Use use) {
-  Py_buffer buffer{};
-  const int flags = PyBUF_FORMAT | PyBUF_STRIDES | (use == Array::Use::output ? PyBUF_WRITABLE : 0);
-  if (PyObject_GetBuffer(array.ptr(), &buffer, flags) == 0) return buffer;
-  nb::python_error error;
-  if (use == Array::Use::output && PyObject_CheckBuffer(array.ptr()) != 0) {
-    throw InvalidArgument(std::string(name) + " cannot be written (" + error.what() + "); pass an array that can");
+HeldBuffer buffer_of(const char* name, nb::handle array, Array::Use use) {
+  const bool written = use == Array::Use::output;
+  try {
+    return {array, PyBUF_FORMAT | PyBUF_STRIDES | (written ? PyBUF_WRITABLE : 0)};
+  } catch (const nb::python_error& error) {
+    if (written && PyObject_CheckBuffer(array.ptr()) != 0) {
+      throw InvalidArgument(std::string(name) + " cannot be written (" + error.what() + "); pass an array that can");
+    }
   }
   throw nb::type_error((std::string(name) + " is no array: " + text_of(array.type()) + "; use numpy.asarray").c_str());
 }
@@ -58,51 +64,26 @@ Py_buffer buffer_of(const char* name, nb::handle array, Array::Use use) {
 }  // namespace
 
 Array::Array(const char* name, nb::handle array, Use use, int least_axes, int most_axes)
-    : buffer_(buffer_of(name, array, use)), name_(name) {
-  try {
-    type_ = type_of(name, buffer_);
-    if (buffer_.ndim < least_axes || buffer_.ndim > most_axes) {
-      const std::string wanted = least_axes == most_axes
-                                     ? std::to_string(least_axes)
-                                     : std::to_string(least_axes) + " or " + std::to_string(most_axes);
-      throw InvalidArgument(std::string(name) + " has " + std::to_string(buffer_.ndim) + " axes; it must have " +
-                            wanted);
-    }
-    if (rows_are_contiguous(buffer_)) return;
-    if (use == Use::output) {
-      throw InvalidArgument(
-          std::string(name) +
-          ": voxels along the last axis are not side by side; pass an array whose rows are contiguous");
-    }
-    auto& counters = Runtime::get().counters();
-    counters.copies.fetch_add(1, std::memory_order_relaxed);
-    counters.copied_bytes.fetch_add(elements(buffer_) * buffer_.itemsize, std::memory_order_relaxed);
-    const nb::object copy = numpy("ascontiguousarray")(array);
-    PyBuffer_Release(&buffer_);
-    buffer_ = {};
-    buffer_ = buffer_of(name, copy, use);
-  } catch (...) {
-    if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
-    buffer_ = {};
-    throw;
+    : buffer_(buffer_of(name, array, use)), name_(name), type_(type_of(name, *buffer_)) {
+  if (buffer_->ndim < least_axes || buffer_->ndim > most_axes) {
+    const std::string wanted = least_axes == most_axes
+                                   ? std::to_string(least_axes)
+                                   : std::to_string(least_axes) + " or " + std::to_string(most_axes);
+    throw InvalidArgument(std::string(name) + " has " + std::to_string(buffer_->ndim) + " axes; it must have " +
+                          wanted);
   }
+  if (rows_are_contiguous(*buffer_)) return;
+  if (use == Use::output) {
+    throw InvalidArgument(std::string(name) +
+                          ": voxels along the last axis are not side by side; pass an array whose rows are contiguous");
+  }
+  auto& counters = Runtime::get().counters();
+  counters.copies.fetch_add(1, std::memory_order_relaxed);
+  counters.copied_bytes.fetch_add(elements(*buffer_) * buffer_->itemsize, std::memory_order_relaxed);
+  buffer_ = buffer_of(name, numpy("ascontiguousarray")(array), use);
 }
 
-Array::~Array() {
-  if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
-}
-
-Array::Array(Array&& other) noexcept
-    : buffer_(std::exchange(other.buffer_, {})), name_(other.name_), type_(other.type_) {}
-
-Array& Array::operator=(Array&& other) noexcept {
-  std::swap(buffer_, other.buffer_);
-  std::swap(name_, other.name_);
-  std::swap(type_, other.type_);
-  return *this;
-}
-
-index_t Array::stride(int axis) const noexcept { return buffer_.strides[axis] / buffer_.itemsize; }
+index_t Array::stride(int axis) const noexcept { return buffer_->strides[axis] / buffer_->itemsize; }
 
 TensorView tensor_at(void* data, DataType type, const Shape5& shape, std::span<const index_t> stride) {
   const std::array<index_t, 5> extents{shape.n, shape.c, shape.extent.z, shape.extent.y, shape.extent.x};
@@ -126,23 +107,12 @@ TensorView Array::tensor() const {
   shape.n = missing > 0 ? 1 : extent(0);
   shape.c = extent(1 - missing);
   shape.extent = {extent(2 - missing), extent(3 - missing), extent(4 - missing)};
-  return tensor_at(buffer_.buf, type_, shape, std::span(strides).first(last));
+  return tensor_at(buffer_->buf, type_, shape, std::span(strides).first(last));
 }
 
 TensorView Array::channels() const {
   const index_t count = extent(0);
-  return {Address<void>(buffer_.buf), type_, {1, count, {1, 1, 1}}, {count, 1, 1, 1, 1}};
-}
-
-std::array<std::uintptr_t, 2> Array::bounds() const noexcept {
-  const auto first = reinterpret_cast<std::uintptr_t>(buffer_.buf);
-  std::uintptr_t begin = first, end = first;
-  for (int axis = 0; axis < axes(); ++axis) {
-    if (extent(axis) == 0) return {first, first};
-    const index_t reach = (extent(axis) - 1) * buffer_.strides[axis];
-    (reach < 0 ? begin : end) += static_cast<std::uintptr_t>(reach);
-  }
-  return {begin, end + static_cast<std::uintptr_t>(buffer_.itemsize)};
+  return {Address<void>(buffer_->buf), type_, {1, count, {1, 1, 1}}, {count, 1, 1, 1, 1}};
 }
 
 void Array::require_distinct_elements() const {

@@ -7,17 +7,13 @@
 #include <string>
 #include <vector>
 
-#include <Python.h>
-#include <nanobind/nanobind.h>
+#include "python/bindings/held_buffer.hpp"
 
 #include "convolume/tensor.hpp"
 
 namespace convolume::python {
 
-namespace nb = nanobind;
-
-/// The buffer of an array while a call uses it. The array stays alive, and its memory stays where it is. Created and
-/// destroyed with the GIL.
+/// An array of numbers while a call uses it. Created and destroyed with the GIL.
 class Array {
  public:
   /// How an array is used: only read, or written.
@@ -27,32 +23,27 @@ class Array {
   /// Takes the buffer of a NumPy array of float32 or float64. An input whose rows are not contiguous along the last
   /// axis is copied once; an output is refused. Throws nb::type_error or InvalidArgument that names `name`.
   Array(const char* name, nb::handle array, Use use, int least_axes, int most_axes);
-  ~Array();
-  Array(Array&& other) noexcept;
-  Array& operator=(Array&& other) noexcept;
-  Array(const Array&) = delete;
-  Array& operator=(const Array&) = delete;
 
-  explicit operator bool() const noexcept { return buffer_.obj != nullptr; }
+  explicit operator bool() const noexcept { return static_cast<bool>(buffer_); }
   const char* name() const noexcept { return name_; }
   DataType type() const noexcept { return type_; }
-  int axes() const noexcept { return buffer_.ndim; }
-  index_t extent(int axis) const noexcept { return buffer_.shape[axis]; }
+  int axes() const noexcept { return buffer_->ndim; }
+  index_t extent(int axis) const noexcept { return buffer_->shape[axis]; }
   /// Returns the array as a tensor: the last three axes are Z, Y, X; a missing first axis has extent 1.
   TensorView tensor() const;
   /// Returns a vector of values, one per channel, as the tensor 1 x n x 1 x 1 x 1.
   TensorView channels() const;
-  nb::object object() const { return nb::borrow(buffer_.obj); }
+  nb::object object() const { return nb::borrow(buffer_->obj); }
 
   /// Returns the first byte and the byte behind the last one.
-  std::array<std::uintptr_t, 2> bounds() const noexcept;
+  std::array<std::uintptr_t, 2> bounds() const noexcept { return buffer_.bounds(); }
   /// Throws InvalidArgument if two elements share memory.
   void require_distinct_elements() const;
 
  private:
   index_t stride(int axis) const noexcept;  ///< in elements
 
-  Py_buffer buffer_{};
+  HeldBuffer buffer_;
   const char* name_ = "";
   DataType type_ = DataType::f32;
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "python/bindings/held_buffer.hpp"
 #include "python/bindings/interruptible.hpp"
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/filesystem.h>
@@ -35,33 +36,28 @@ Triple triple_of(const Extent3& e) { return {e.z, e.y, e.x}; }
 class Volume {
  public:
   /// `type` is the name of the array's dtype.
-  Volume(nb::handle array, const std::string& type, const Lengths& spacing, int flags = 0) {
-    if (PyObject_GetBuffer(array.ptr(), &buffer_, PyBUF_STRIDES | flags) != 0) nb::raise_python_error();
-    view_.voxels = buffer_.buf;
+  Volume(nb::handle array, const std::string& type, const Lengths& spacing, int flags = 0)
+      : buffer_(array, PyBUF_STRIDES | flags) {
+    view_.voxels = buffer_->buf;
     view_.type = type;
     view_.spacing = spacing;
-    if (buffer_.ndim != 3 && buffer_.ndim != 4) {
-      const int axes = buffer_.ndim;
-      PyBuffer_Release(&buffer_);
-      throw InvalidArgument("a volume has " + std::to_string(axes) + " axes; it must have 3 or 4");
+    if (buffer_->ndim != 3 && buffer_->ndim != 4) {
+      throw InvalidArgument("a volume has " + std::to_string(buffer_->ndim) + " axes; it must have 3 or 4");
     }
-    const int first = 4 - buffer_.ndim;  // 1 if there is no axis of channels
-    const auto extent = [&](int axis) { return axis < first ? index_t{1} : buffer_.shape[axis - first]; };
+    const int first = 4 - buffer_->ndim;  // 1 if there is no axis of channels
+    const auto extent = [&](int axis) { return axis < first ? index_t{1} : buffer_->shape[axis - first]; };
     view_.channels = extent(0);
     view_.extent = {extent(1), extent(2), extent(3)};
     std::array<std::ptrdiff_t, 4> stride{};
-    for (int axis = first; axis < 4; ++axis) stride[static_cast<std::size_t>(axis)] = buffer_.strides[axis - first];
+    for (int axis = first; axis < 4; ++axis) stride[static_cast<std::size_t>(axis)] = buffer_->strides[axis - first];
     view_.stride = stride;
   }
-  ~Volume() { PyBuffer_Release(&buffer_); }
-  Volume(const Volume&) = delete;
-  Volume& operator=(const Volume&) = delete;
 
   const nets::ArrayView& view() const noexcept { return view_; }
-  void* memory() const noexcept { return buffer_.buf; }
+  void* memory() const noexcept { return buffer_->buf; }
 
  private:
-  Py_buffer buffer_{};
+  HeldBuffer buffer_;
   nets::ArrayView view_;
 };
 

@@ -10,7 +10,6 @@
 
 #include "python/bindings/arrays.hpp"
 #include "python/bindings/runtime.hpp"
-#include <Python.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -20,53 +19,36 @@
 namespace convolume::python {
 namespace {
 
-namespace nb = nanobind;
-
-/// The buffer of an array. Created and destroyed with the GIL.
+/// An array of real or complex numbers.
 class Buffer {
  public:
-  Buffer(nb::handle array, bool writable) {
-    const int flags = PyBUF_FORMAT | PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0);
-    if (PyObject_GetBuffer(array.ptr(), &view_, flags) != 0) nb::raise_python_error();
-  }
-  ~Buffer() { PyBuffer_Release(&view_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+  Buffer(nb::handle array, bool writable)
+      : held_(array, PyBUF_FORMAT | PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) {}
 
-  void* data() const { return view_.buf; }
-  index_t bytes() const { return view_.len; }
-  const char* format() const { return view_.format != nullptr ? view_.format : "B"; }
+  void* data() const { return held_->buf; }
+  index_t bytes() const { return held_->len; }
+  const char* format() const { return held_->format != nullptr ? held_->format : "B"; }
   DataType type() const {
     const std::string format = this->format();
     return format == "f" || format == "Zf" ? DataType::f32 : DataType::f64;
   }
-  std::vector<index_t> shape() const { return {view_.shape, view_.shape + view_.ndim}; }
+  std::vector<index_t> shape() const { return {held_->shape, held_->shape + held_->ndim}; }
   /// Returns the strides in elements.
   std::vector<index_t> strides() const {
-    std::vector<index_t> all(view_.strides, view_.strides + view_.ndim);
-    for (index_t& stride : all) stride /= view_.itemsize;
+    std::vector<index_t> all(held_->strides, held_->strides + held_->ndim);
+    for (index_t& stride : all) stride /= held_->itemsize;
     return all;
   }
-  bool dense() const { return PyBuffer_IsContiguous(&view_, 'C') != 0; }
+  bool dense() const { return PyBuffer_IsContiguous(&*held_, 'C') != 0; }
   /// Returns whether the memory between the first and the last element of both has a byte in common.
   bool meets(const Buffer& other) const {
-    const auto [begin, end] = bounds();
-    const auto [first, last] = other.bounds();
+    const auto [begin, end] = held_.bounds();
+    const auto [first, last] = other.held_.bounds();
     return first < end && begin < last;
   }
 
  private:
-  std::pair<std::uintptr_t, std::uintptr_t> bounds() const {
-    auto begin = reinterpret_cast<std::uintptr_t>(view_.buf), end = begin;
-    for (int axis = 0; axis < view_.ndim; ++axis) {
-      if (view_.shape[axis] == 0) return {begin, begin};
-      const index_t reach = (view_.shape[axis] - 1) * view_.strides[axis];
-      (reach < 0 ? begin : end) += static_cast<std::uintptr_t>(reach);
-    }
-    return {begin, end + static_cast<std::uintptr_t>(view_.itemsize)};
-  }
-
-  Py_buffer view_{};
+  HeldBuffer held_;
 };
 
 /// Scratch from the memory of results.

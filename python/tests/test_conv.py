@@ -1,4 +1,6 @@
 """Convolutions of arrays: results, layouts, no copies, errors, threads."""
+import array
+import ctypes
 import gc
 import pickle
 import threading
@@ -30,6 +32,13 @@ def test_conv3d_agrees_with_loops_for_every_form_of_padding(rng, dtype, padding,
     wanted = reference.conv3d(x, w, bias, padding=sides)
     assert y.dtype == x.dtype and y.shape == wanted.shape
     assert reference.relative_error(y, wanted) < tolerance(dtype)
+
+
+def test_arrays_of_the_standard_library_are_arrays(rng):
+    x, w, bias = normal(rng, 1, 3, 4, 5, 6), normal(rng, 4, 3, 2, 2, 2), normal(rng, 4)
+    wanted = convolume.conv3d(x, w, bias)
+    for other in (array.array("f", bias), (ctypes.c_float * 4)(*bias), memoryview(bias)):
+        assert np.array_equal(convolume.conv3d(x, w, other), wanted)
 
 
 numbers = st.integers(1, 3)
