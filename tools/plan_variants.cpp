@@ -456,9 +456,10 @@ void add_variants_options(CLI::App& command, VariantsOptions& o) {
       ->capture_default_str();
   command.add_option("--limit", o.limit, "Candidates at most; a fixed hash takes them")->capture_default_str();
   command
-      .add_option("--rank", o.rank,
-                  "What picks: seconds, reuse, or dnn:FILE, a checkpoint of nets/zoo/pair_ranker.toml that compares all "
-                  "pairs")
+      .add_option(
+          "--rank", o.rank,
+          "What picks: seconds, reuse, or dnn:FILE, a checkpoint of nets/zoo/pair_ranker.toml that compares all "
+          "pairs")
       ->capture_default_str();
   command.add_option("--top", o.top, "Variants that the rank picks")->capture_default_str();
   command.add_flag("--measure", o.measure, "Measure all variants");
