@@ -6,6 +6,7 @@ For each kind of layer it prints expected over measured times: the geometric mea
 differ from it (one standard deviation). Then what the decisions save, and the layers that they make slower.
 """
 import argparse
+import copy
 import json
 import math
 import pathlib
@@ -58,16 +59,37 @@ def layer_of(seed):
     return x, layer
 
 
-def expected(x, layer):
-    """Returns (seconds of ours, of PyTorch, kind, whether it is ours), forward and backward."""
+def expected(x, layer, narrow=None):
+    """Returns (seconds of ours, of PyTorch, kind, whether it is ours), forward and backward. `narrow` is the type of
+    autocast."""
     from convolume.torch import _convolution, _policy, _problem, _torch_cost
     transposed = isinstance(layer, nn.ConvTranspose3d)
     geometry = _problem.geometry_of(layer.weight, layer.stride, layer.padding, layer.dilation, layer.groups, transposed)
-    problem = _convolution.problem_of(x.clone().requires_grad_(), layer.weight, layer.bias, geometry)
+    problem = _convolution.problem_of(x.clone().requires_grad_(), layer.weight, layer.bias, geometry, narrow)
     decision = _policy.decide(problem, _problem.Options("fastest"))
     way = "oneDNN" if _torch_cost.uses_onednn(problem) else "unfolded"
     kind = "transposed" if transposed else "one group" if layer.groups == 1 else "groups"
     return decision.ours, decision.theirs, f"{way}, {kind}", decision.plan is not None
+
+
+def within_autocast(x, layer):
+    """Returns {name: a call} as compared(), under autocast in bfloat16. x comes from a layer in bfloat16."""
+    calls = {}
+    for name in ("PyTorch", "always"):
+        one = copy.deepcopy(layer)
+        if name != "PyTorch":
+            ours.replace_conv3d(one, policy=name)
+        narrow = x.bfloat16().requires_grad_()
+        with torch.autocast("cpu"):
+            dy = torch.ones_like(one(narrow))
+
+        def call(one=one, narrow=narrow, dy=dy):
+            with torch.autocast("cpu"):
+                y = one(narrow)
+            y.backward(dy)
+
+        calls[name] = call
+    return calls
 
 
 def spread(values):
@@ -81,6 +103,7 @@ def main():
     parser.add_argument("--first", type=int, default=1000, help="the first seed")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--autocast", action="store_true", help="under autocast in bfloat16")
     parser.add_argument("--json", help="a file that gets all numbers")
     options = parser.parse_args()
     print_machine("torch", threads=[options.threads])
@@ -91,9 +114,10 @@ def main():
         seed += 1
         if drawn is None:
             continue
-        mine, theirs, kind, chosen = expected(*drawn)
+        mine, theirs, kind, chosen = expected(*drawn, torch.bfloat16 if options.autocast else None)
+        calls = within_autocast(*drawn) if options.autocast else compared(*drawn, ["always"])
         times = {name: quartiles(found)[0]
-                 for name, found in take_turns(compared(*drawn, ["always"]), options.rounds, rest=REST / 10).items()}
+                 for name, found in take_turns(calls, options.rounds, rest=REST / 10).items()}
         rows.append({"layer": text_of(*drawn), "kind": kind, "chosen": chosen, "ours": times["always"],
                      "PyTorch": times["PyTorch"], "ours expected": mine, "PyTorch expected": theirs})
     print("expected over measured seconds, forward and backward: geometric mean, and the factor of one deviation")

@@ -178,8 +178,9 @@ def _is_under_function_modes() -> bool:
     return any(type(mode).__module__ != "torch.utils._device" for mode in modes)
 
 
-def problem_of(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) -> Problem:
-    """Returns the problem of tensors that serves() accepts."""
+def problem_of(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry,
+               narrow: torch.dtype | None = None) -> Problem:
+    """Returns the problem of tensors that serves() accepts, and of the type of autocast."""
     want: tuple[str, ...] = ()
     if torch.is_grad_enabled():
         if x.requires_grad:
@@ -188,7 +189,7 @@ def problem_of(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry) ->
             want = ("dw",)
     channels_last = _is_channels_last(x, w)
     return Problem(x.shape, w.shape, x.dtype, 0 if bias is None else bias.shape[0], geometry, want, channels_last,
-                   channels_last and _is_block(x))
+                   channels_last and _is_block(x), narrow)
 
 
 def wants_gradients(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
@@ -264,7 +265,7 @@ def compute(call: Call | None, options: Options) -> Tensor | None:
     """Returns the result of a call. None means that PyTorch has to compute it: there is no call, no engine serves it,
     or the policy says so."""
     if call is not None:
-        problem = problem_of(call.x, call.w, call.bias, call.geometry)
+        problem = problem_of(call.x, call.w, call.bias, call.geometry, call.dtype)
         plan = _policy.decide(problem, options).plan
         if plan is not None:
             return convolve(plan, problem, call.x, call.w, call.bias, call.dtype)

@@ -109,4 +109,5 @@ def _decided(problem: Problem, options: Options) -> Decision:
 
 def _expected(problem: Problem, plan: _core.Plan) -> float:
     seconds: float = plan.seconds / _core.machine_rates()["cores"] * _PLAN_SHARE
+    seconds += _torch_cost.seconds_to_convert(problem, plan.y_shape)
     return seconds + _CALL + (_BACKWARD_CALL if problem.want else 0)

@@ -59,6 +59,7 @@ class Problem(NamedTuple):
     want: tuple[str, ...]  # of "dx" and "dw"; PyTorch computes forward only if it is empty
     channels_last: bool  # the format of x or w, and so that of y
     x_blocked: bool = False  # x lies as one channel block: channels last, and as many as a block holds
+    narrow: torch.dtype | None = None  # under autocast, the type in which PyTorch would compute; None: dtype
 
 
 def _three(value: Ints) -> tuple[int, int, int] | None:

@@ -148,7 +148,7 @@ def _prepared(layer: nn.Module, frozen: _Frozen, plan: _core.Plan, w: Tensor) ->
 def _convolve(state: _State, layer: nn.Module, call: Call) -> Tensor | None:
     """Convolves for a layer: with prepared weights if it is frozen and no gradient is wanted. None: PyTorch has to."""
     x, w, bias, geometry, dtype = call
-    problem = _convolution.problem_of(x, w, bias, geometry)
+    problem = _convolution.problem_of(x, w, bias, geometry, dtype)
     plan = state.decide(problem).plan
     if plan is None:
         return None
@@ -178,7 +178,8 @@ def _call_of(layer: Any, x: Tensor, w: Tensor, bias: Tensor | None) -> object:
         return None
     return (x.shape, x.stride(), x.dtype, x.requires_grad, w.shape, w.requires_grad,
             None if bias is None else bias.shape, layer.stride, layer.padding, layer.dilation, layer.groups,
-            torch.is_grad_enabled(), torch.get_num_threads())
+            torch.is_grad_enabled(), torch.get_num_threads(),
+            torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
 
 
 class _Conv3d(_Replaced):

@@ -2,7 +2,9 @@
 """A model of the time that PyTorch takes for a convolution (docs/performance/log/pytorch.md)."""
 from __future__ import annotations
 
+import functools
 import math
+import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,8 +37,14 @@ _GEMM, _UNFOLD, _FOLD, _UNFOLD_TRAINING, _FOLD_TRAINING = 0.8, 1.3e-9, 4.4e-9, 3
 _WRITE, _WRITE_NEW, _NEW = 12e9, 3e9, 32_000_000
 # Seconds of a call, and of its backward pass.
 _ONEDNN_CALL, _UNFOLD_CALL = (150e-6, 400e-6), (40e-6, 160e-6)
+_CONVERT_CALLS = 30e-6  # seconds of the calls that convert x and y
 # oneDNN reads and writes tensors in channels_last_3d without conversion.
 _CHANNELS_LAST = 0.8
+# How many times as fast as floats oneDNN multiplies narrow types, by flags of the processor, the best first. With
+# others it converts them to floats.
+_NARROW = {torch.bfloat16: {"amx_bf16": 8.0, "avx512_bf16": 1.7}, torch.float16: {"amx_fp16": 8.0, "avx512_fp16": 1.7}}
+# Flags without which PyTorch does not give a narrow type to oneDNN: one of them.
+_NARROW_FLAGS = {torch.bfloat16: ("avx512bw",), torch.float16: ("avx512_fp16", "avx_ne_convert")}
 
 
 def _up(number: int, multiple: int) -> int:
@@ -56,15 +64,33 @@ def _sizes(problem: Problem, y_shape: Sequence[int]) -> _Sizes:
                   problem.dtype.itemsize)
 
 
+@functools.cache
+def _processor_flags() -> frozenset[str]:
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
+
+
+def _narrow_rate(problem: Problem) -> float:
+    """Returns how many times as fast as floats oneDNN multiplies the type of autocast."""
+    rates = _NARROW.get(problem.narrow, {}) if problem.narrow is not None else {}
+    return next((rate for flag, rate in rates.items() if flag in _processor_flags()), 1.0)
+
+
 def uses_onednn(problem: Problem) -> bool:
     """Returns whether PyTorch uses oneDNN, if it has several threads. Otherwise it unfolds x, and multiplies matrices.
 
-    This is the rule of 2.13, for floats: several samples, groups, wide kernels, and all but small inputs.
+    This is the rule of 2.13, for floats: several samples, groups, wide kernels, and all but small inputs. Narrow types
+    are all oneDNN's if it has instructions for them.
     """
     x = _batched(problem)
     available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if problem.dtype is not torch.float32 or not available:
         return False
+    if problem.narrow is not None:
+        return not _processor_flags().isdisjoint(_NARROW_FLAGS.get(problem.narrow, ()))
     kernel = problem.w_shape[2:]
     return problem.geometry.groups > 1 or min(kernel[1:]) > 3 or x[0] > 1 or math.prod(x[:4]) > 20480
 
@@ -106,6 +132,8 @@ def _by_onednn(problem: Problem, s: _Sizes, peak: float) -> float:
         return flops / (_DEPTHWISE if vectorised else _SCALAR) / peak + passes * flops / (_SCALAR * peak)
     if s.groups > 1 and outputs < lanes:
         return (1 + passes) * flops * inputs * outputs / (_SCALAR * peak)
+    if not geometry.transposed:  # measured: these are as fast as in floats
+        peak *= _narrow_rate(problem)
     # Channels are filled up to whole blocks, but not the few of a first layer.
     outputs_up, inputs_up = _up(outputs, lanes), _up(inputs, lanes)
     inputs_read = inputs if inputs <= 4 else inputs_up
@@ -118,6 +146,15 @@ def _by_onednn(problem: Problem, s: _Sizes, peak: float) -> float:
         rates = {"": _FEW_FORWARD if outputs < lanes else _FORWARD, "dx": backward, "dw": backward}
         channels = {"": outputs_up * inputs_read, "dx": outputs_up * inputs_up, "dw": outputs_up * inputs_read}
     return sum(flops * channels[one] / (rates[one] * peak) for one in ("", *problem.want))
+
+
+def seconds_to_convert(problem: Problem, y_shape: Sequence[int]) -> float:
+    """Returns the expected seconds to convert x to floats and y back, and their gradients, under autocast."""
+    if problem.narrow is None:
+        return 0.0
+    s, passes = _sizes(problem, y_shape), 2 if problem.want else 1
+    elements = s.batch * (s.inputs * s.x_voxels + s.outputs * s.y_voxels)
+    return passes * (elements * (s.item + problem.narrow.itemsize) / _WRITE + _CONVERT_CALLS)
 
 
 def seconds_of_torch(problem: Problem, y_shape: Sequence[int]) -> float:

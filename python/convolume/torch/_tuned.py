@@ -41,7 +41,7 @@ def _key(problem: Problem, options: Options, plan: _core.Plan) -> str:
              f"stride={g.stride}", f"padding={g.padding}", f"dilation={g.dilation}", f"groups={g.groups}",
              f"transposed={g.transposed}", f"output_padding={g.output_padding}", f"want={'+'.join(problem.want)}",
              f"channels_last={problem.channels_last}", f"blocked={problem.x_blocked}",
-             f"budget={options.memory_budget}", plan.choice]
+             f"narrow={problem.narrow}", f"budget={options.memory_budget}", plan.choice]
     return " ".join(parts).replace("=", ":")  # in the store, "=" ends a key
 
 
@@ -52,18 +52,21 @@ def _measured(problem: Problem, plan: _core.Plan) -> tuple[float, float]:
     layout = torch.channels_last_3d if problem.channels_last else torch.contiguous_format
     generator = torch.Generator().manual_seed(0)
 
-    def tensor(shape: torch.Size, wanted: bool) -> Tensor:
-        made = torch.randn(shape, generator=generator, dtype=problem.dtype, device="cpu")
+    def tensor(shape: torch.Size, wanted: bool, dtype: torch.dtype = problem.dtype) -> Tensor:
+        made = torch.randn(shape, generator=generator, device="cpu").to(dtype)
         return (made.contiguous(memory_format=layout) if len(shape) == 5 else made).requires_grad_(wanted)
 
     # Hooks of the program must not see what is saved here.
     unhooked = torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one)
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False), unhooked:
-        x, w = tensor(problem.x_shape, "dx" in problem.want), tensor(problem.w_shape, "dw" in problem.want)
+    autocast = torch.autocast("cpu", dtype=problem.narrow, enabled=problem.narrow is not None)
+    with torch.inference_mode(False), torch.enable_grad(), autocast, unhooked:
+        # Under autocast, the layer before gives x in the narrow type.
+        x = tensor(problem.x_shape, "dx" in problem.want, problem.narrow or problem.dtype)
+        w = tensor(problem.w_shape, "dw" in problem.want)
         bias = tensor(torch.Size(plan.y_shape[1:2]), False) if problem.bias > 0 else None
 
         def own() -> Tensor:
-            return _convolution.convolve(plan, problem, x, w, bias)
+            return _convolution.convolve(plan, problem, x.to(problem.dtype), w, bias, problem.narrow)
 
         def theirs() -> Tensor:
             if g.transposed:

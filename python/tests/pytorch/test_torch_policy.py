@@ -61,6 +61,48 @@ def test_the_fastest_policy_takes_large_layers_and_leaves_tiny_ones():
     assert [(row.replaced, row.reason) for row in report.rows] == [(False, "it was restored")] * 2
 
 
+@pytest.mark.parametrize(("flags", "faster"), [(("avx512bw",), 1), (("avx512bw", "avx512_bf16"), 1.6),
+                                               (("avx512bw", "avx512_bf16", "amx_bf16"), 7)])
+def test_autocast_is_compared_with_the_narrow_type(monkeypatch, flags, faster):
+    monkeypatch.setattr(_torch_cost, "_processor_flags", lambda: frozenset(flags))
+    floats = problem((1, 64, 32, 32, 32), (64, 64, 3, 3, 3), ("dx", "dw"))
+    narrow = floats._replace(narrow=torch.bfloat16)
+    y_shape = (1, 64, 30, 30, 30)
+    assert _torch_cost.uses_onednn(narrow)
+    ratio = _torch_cost.seconds_of_torch(floats, y_shape) / _torch_cost.seconds_of_torch(narrow, y_shape)
+    assert 0.7 * faster < ratio <= 1.1 * faster
+    assert 0 == _torch_cost.seconds_to_convert(floats, y_shape) < _torch_cost.seconds_to_convert(narrow, y_shape)
+    monkeypatch.setattr(_torch_cost, "_processor_flags", frozenset)
+    assert not _torch_cost.uses_onednn(narrow)
+
+
+@pytest.mark.parametrize("policy", ["fastest", "tuned"])
+def test_decisions_under_autocast_are_their_own(monkeypatch, policy):
+    layer = nn.Conv3d(8, 8, 3)
+    x = torch.randn(1, 8, 12, 12, 12)
+    report = ours.replace_conv3d(layer, policy=policy)
+    with torch.no_grad():
+        layer(x)
+        with torch.autocast("cpu"):
+            assert layer(x).dtype == layer(x.bfloat16()).dtype == torch.bfloat16
+        layer(x)
+    assert len(_policy.decisions) == 2
+    assert all(row.ours_ms > 0 and row.torch_ms > 0 for row in report.rows)
+    # What is left in one type is not left in another one.
+    monkeypatch.setattr(_policy, "decisions", type(_policy.decisions)(plans=True))
+    monkeypatch.setattr(_torch_cost, "seconds_of_torch", lambda one, *_: 0 if one.narrow else 1e9)
+    layer = nn.Conv3d(8, 8, 3)
+    ours.replace_conv3d(layer)
+    calls = []
+    monkeypatch.setattr(ours._convolution, "run_forward", lambda *_: calls.append(1) or torch.zeros(1))  # noqa: SLF001
+    with torch.no_grad():
+        with torch.autocast("cpu"):
+            layer(x)
+        assert calls == []
+        layer(x)
+    assert calls == [1]
+
+
 def test_what_is_left_to_pytorch_has_its_bits(monkeypatch):
     layer = nn.Conv3d(2, 3, 1)
     x = torch.randn(1, 2, 3, 3, 3)
