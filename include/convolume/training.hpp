@@ -113,7 +113,8 @@ struct PreviewOptions {
 };
 
 /// Writes a PNG with the middle slices of the first patches that a training run with this seed gets. Labels are
-/// outlined. If volumes have classes, the frame of a patch has the colour of its class. Throws any Error.
+/// outlined. If volumes have classes, the frame of a patch has the colour of its class. Throws ConfigError, as train()
+/// does, if net and data do not fit, and any other Error.
 CONVOLUME_API void preview(const PreviewOptions& options);
 
 /// Returns a text with iteration, net and numerics record of a checkpoint.

@@ -250,7 +250,8 @@ void TomlTable::override_value(const std::string& key, const std::string& value)
     impl_->table->insert_or_assign(key, *parsed.get("value"));
   } catch (const toml::parse_error& error) {
     throw ConfigError(
-        fmt::format("--set {}.{}={}: not a TOML value: {}", impl_->name, key, value, error.description()));
+        fmt::format("--set {0}.{1}={2}: not a TOML value ({3}); a text needs quotes: --set '{0}.{1}=\"{2}\"'",
+                    impl_->name, key, value, error.description()));
   }
 }
 

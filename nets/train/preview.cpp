@@ -12,6 +12,7 @@
 #include "nets/io/png.hpp"
 #include "nets/spec/net_shapes.hpp"
 #include "nets/spec/net_spec.hpp"
+#include "nets/train/check_fit.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -84,8 +85,7 @@ void preview(const PreviewOptions& o) {
   for (const std::string& note : data.notes) {
     if (o.on_note) o.on_note(note);
   }
-  check_patch(data, spec.patch);
-  check_channels(data, spec.in_channels);
+  check_fit(spec, data);
   const Extent3 begin = shapes.offset(), extent = shapes.output().extent;
   Tensor<float> image({1, spec.in_channels, spec.patch}), label({1, 1, extent}), mask({1, 1, extent});
   PatchLoader loader(data, spec.patch, begin, extent, true, &memory);

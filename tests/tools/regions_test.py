@@ -196,6 +196,7 @@ class Regions(CliTest):
         best = ["--set", 'training.best=""']
         self.fails(*train, *best, "--set", 'loss.kind="softmax_cross_entropy"',
                    says=["net.toml", "loss.kind", "3 overlapping regions", "binary_cross_entropy or dice"])
+        self.fails(*train, *best, "--set", "loss.kind=dice", says=["--set 'loss.kind=\"dice\"'"])
         self.fails(*train, *best, "--set", 'loss.kind="square"', says=["net.toml", "3 overlapping regions"])
         text = DATA.replace("regions = [[10, 20, 30], [20, 30], [30]]", "{}")
         for key, says in (("regions = [[10, 20], [30]]", ["net.toml", "3 channels", "2 regions"]),
@@ -228,6 +229,9 @@ class Regions(CliTest):
                    says=["l.tif", "has 3; write HDF5"])
         self.run_cli("preview", "data.toml", "--net", "net.toml", "--out", "p.png", "--count", 4)
         self.assertTrue((self.folder / "p.png").read_bytes().startswith(b"\x89PNG"))
+        self.fails("preview", "data.toml", "--net", "net.toml", "--out", "q.png", "--set",
+                   'loss.kind="softmax_cross_entropy"', says=["net.toml", "softmax_cross_entropy", "overlapping regions"])
+        self.assertFalse((self.folder / "q.png").exists())
         # The memory of a training with several targets is known beforehand.
         self.assertIn("memory", self.run_cli("info", "net.toml"))
 
