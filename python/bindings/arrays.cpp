@@ -1,10 +1,8 @@
 #include "python/bindings/arrays.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <complex>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "python/bindings/runtime.hpp"
@@ -21,14 +19,11 @@ nb::object numpy(const char* function) { return nb::module_::import_("numpy").at
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
 /// Returns float32 or float64 by the format of a buffer. Other byte orders than this machine's are refused.
-DataType type_of(const char* name, const Py_buffer& buffer) {
-  const std::string format = buffer.format != nullptr ? buffer.format : "B";
-  constexpr std::string_view own_order = std::endian::native == std::endian::little ? "@=<" : "@=>!";
-  const bool says_order = format.size() == 2 && own_order.find(format.front()) != own_order.npos;
-  const char type = format.size() == (says_order ? 2U : 1U) ? format.back() : '?';
-  if (type == 'f') return DataType::f32;
-  if (type == 'd') return DataType::f64;
-  const nb::object dtype = nb::getattr(nb::borrow(buffer.obj), "dtype", nb::str(format.c_str()));
+DataType type_of(const char* name, const HeldBuffer& buffer) {
+  const std::string format = buffer.format();
+  if (format == "f") return DataType::f32;
+  if (format == "d") return DataType::f64;
+  const nb::object dtype = nb::getattr(nb::borrow(buffer->obj), "dtype", nb::str(format.c_str()));
   const std::string message = std::string(name) + " has dtype " + text_of(dtype) +
                               "; use float32 or float64 in this machine's byte order, for example " + name +
                               ".astype('float32')";
@@ -64,7 +59,7 @@ HeldBuffer buffer_of(const char* name, nb::handle array, Array::Use use) {
 }  // namespace
 
 Array::Array(const char* name, nb::handle array, Use use, int least_axes, int most_axes)
-    : buffer_(buffer_of(name, array, use)), name_(name), type_(type_of(name, *buffer_)) {
+    : buffer_(buffer_of(name, array, use)), name_(name), type_(type_of(name, buffer_)) {
   if (buffer_->ndim < least_axes || buffer_->ndim > most_axes) {
     const std::string wanted = least_axes == most_axes
                                    ? std::to_string(least_axes)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,10 +26,16 @@ class Buffer {
 
   void* data() const { return held_->buf; }
   index_t bytes() const { return held_->len; }
-  const char* format() const { return held_->format != nullptr ? held_->format : "B"; }
+  std::string format() const { return held_.format(); }
+  /// Returns the type of the numbers, or of the parts of complex numbers.
   DataType type() const {
     const std::string format = this->format();
-    return format == "f" || format == "Zf" ? DataType::f32 : DataType::f64;
+    if (format == "f" || format == "Zf") return DataType::f32;
+    if (format == "d" || format == "Zd") return DataType::f64;
+    throw nb::type_error(("an array of transforms has the format '" + format +
+                          "'; use float32, float64, complex64 or "
+                          "complex128 in this machine's byte order")
+                             .c_str());
   }
   std::vector<index_t> shape() const { return {held_->shape, held_->shape + held_->ndim}; }
   /// Returns the strides in elements.
@@ -320,8 +325,8 @@ class DensePlan {
   }
   static void check(const char* name, const nb::object& array, const Buffer& buffer, const std::vector<index_t>& shape,
                     const char* format) {
-    if (std::strcmp(buffer.format(), format) != 0) {
-      const nb::object dtype = nb::getattr(array, "dtype", nb::str(buffer.format()));
+    if (buffer.format() != format) {
+      const nb::object dtype = nb::getattr(array, "dtype", nb::str(buffer.format().c_str()));
       const std::string message = std::string(name) + " has dtype " + nb::cast<std::string>(nb::str(dtype)) +
                                   "; the plan needs " + dtype_of(format) + " in this machine's byte order: use " +
                                   name + ".astype('" + dtype_of(format) + "'), or make a plan with that dtype";

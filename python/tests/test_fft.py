@@ -1,4 +1,6 @@
 """Fourier transforms against SciPy, which is also in the environment of the tests."""
+import ctypes
+
 import numpy as np
 import pytest
 import scipy.fft
@@ -6,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import convolume
-from convolume import _transforms
+from convolume import _core, _transforms
 
 NAMES_N = ["fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2"]
 NAMES_1 = ["fft", "ifft", "rfft", "irfft"]
@@ -134,3 +136,28 @@ def test_other_types_are_refused():
     for x in (np.ones(3, np.longdouble), np.array(["a"]), np.array([object()])):
         with pytest.raises(TypeError, match="dtype"):
             convolume.fft.fft(x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_arrays_that_name_this_machines_byte_order_are_transformed(rng, dtype):
+    plain = numbers(rng, "rfft" if dtype.startswith("float") else "fft", (6, 8, 10), dtype).astype(dtype)
+    named = plain.byteswap().view(plain.dtype.newbyteorder())
+    named = named.byteswap().view(named.dtype.newbyteorder())
+    assert np.array_equal(named, plain)
+    name = "rfftn" if dtype.startswith("float") else "fftn"
+    for call in (lambda x: getattr(convolume.fft, name)(x), lambda x: getattr(convolume.fft, name)(x, s=(7, 9, 12)),
+                 lambda x: getattr(convolume.fft, name)(x[::2, :, ::-1]),
+                 lambda x: getattr(convolume.fft, name)(x, workers=-1)):
+        assert np.array_equal(call(named), call(plain))
+    if dtype == "float32":
+        both = (ctypes.c_float * 10)(*plain[0, 0]), plain[0, 0]
+        assert np.array_equal(*map(convolume.fft.rfft, both))
+
+
+def test_the_transforms_refuse_other_numbers_and_buffers_without_strides():
+    y = np.zeros((2, 3), "complex128")
+    for x in (np.zeros((2, 4), "int32"), np.zeros((2, 4), ">f8")):
+        with pytest.raises(TypeError, match="byte order"):
+            _core.transform(x, y, _transforms.R2C, [1], 1)
+    with pytest.raises(BufferError, match="strides.*numpy.asarray"):
+        _core.transform((ctypes.c_double * 4)(), y[0], _transforms.R2C, [0], 1)

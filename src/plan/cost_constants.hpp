@@ -40,7 +40,7 @@ inline constexpr double depthwise_tap_seconds = 1.5e-10;   ///< seconds to trans
 /// threads.
 inline constexpr double usable_l3_share = 0.25;
 /// Cycles to begin a product of `direct`: its lists of taps and its addresses. Command: convolume plan variants
-/// --measure, on layers that were picked by their names (docs/performance/log/direct.md).
+/// --measure, on each fourth layer of the lists in bench/problems/planar_nets (docs/performance/log/direct.md).
 inline constexpr double nest_product_cycles = 150;
 // Which nests are proposed. Command: bench_conv --choices --engine direct --problems bench/problems/direct.txt.
 inline constexpr index_t nest_region_voxels = 128;  ///< the weights of a product are read once for at least so many

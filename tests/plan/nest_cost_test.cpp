@@ -3,9 +3,11 @@
 
 #include "testing/selected_row.hpp"
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include "convolume/blocking.hpp"
 #include "convolume/error.hpp"
+#include "plan/nest/product_loops.hpp"
 
 using namespace convolume;
 using namespace convolume::plan;
@@ -74,6 +76,63 @@ TEST_CASE("a product that runs the rows of a tile begins seldom") {
   // Other loops between them change nothing.
   CHECK(forward_cost("n* k c ky kx y x | c16 x14 k32", problem).tile_seconds ==
         forward_cost("n* c k kx ky y x | c16 x14 k32", problem).tile_seconds);
+}
+
+TEST_CASE("a product runs the innermost loops over results if they stand in its order") {
+  const auto around = [](const char* text, const char* problem, Direction direction = Direction::forward) {
+    const LoopNest nest = parse_nest(text);
+    const ConvProblem p = parse_problem(problem);
+    const NestSpace space = spaces(p, direction).front();
+    const bool forward = direction == Direction::forward;
+    std::string dims;
+    const std::vector<BoundLoop> loops = bind(nest, space);
+    std::size_t first = 0;
+    while (nest.loops[first].parallel) ++first;
+    for (const std::size_t i :
+         loops_around_products(loops, first, nest.microkernel,
+                               {.lanes = forward ? Dim::k : Dim::c, .terms = forward ? Dim::c : Dim::k})) {
+      dims += std::string(dims.empty() ? "" : " ") + std::string(name_of(loops[i].dim));
+    }
+    return dims;
+  };
+  const char* volume = "mb2ic64oc96id20kd3pd1";
+  // Two lane blocks: rows of 20 voxels are two pieces, with 14 voxels, with 13 or with 10.
+  for (const char* x : {"x14", "x13", "x10"}) {
+    CHECK(around(fmt::format("n* c kz ky kx k z y x | c16 {} k32", x).c_str(), volume) == "c kz ky kx");
+  }
+  CHECK(around("n* c kz ky kx k z y x | c16 x9 k32", volume) == "c kz ky kx k z y x");
+  CHECK(around("n* c kz ky k z y x kx | c16 x10 k32", volume) == "c kz ky k z y x kx");
+  CHECK(around("n* c kz ky kx k y z x | c16 x10 k32", volume) == "c kz ky kx k y");
+  CHECK(around("n* c kz ky kx z y k x | c16 x10 k32", volume) == "c kz ky kx z y");
+  CHECK(around("n* x c kz ky kx k z y | c16 x10 k32", volume) == "x c kz ky kx");
+  CHECK(around("n* x c kz ky kx k z y | c16 x2 k32", volume) == "x c kz ky kx");
+  // One lane block is run only if there is one. Four blocks have rows of at most six voxels.
+  CHECK(around("n* c kz ky kx k z y x | c16 x20 k16", volume) == "c kz ky kx k");
+  CHECK(around("n* c kz ky kx z y x | c16 x20 k", "mb2ic64oc16id20kd3pd1") == "c kz ky kx");
+  CHECK(around("n* c kz ky kx k z y x | c16 x5 k64", volume) == "c kz ky kx");
+  CHECK(around("n* c kz ky kx k z y x | c16 x4 k64", volume) == "c kz ky kx k z y x");
+  // Three taps of a row leave room for eleven voxels.
+  CHECK(around("n* c kz ky k z y x | c16 kx x10 k32", volume) == "c kz ky");
+  CHECK(around("n* c kz ky k z y x | c16 kx x9 k32", volume) == "c kz ky k z y x");
+  // Samples instead of voxels.
+  const char* voxel = "mb40ic64oc96ih2oh2kh1";
+  CHECK(around("c y x k n | c16 n14 k32", voxel) == "c y x");
+  CHECK(around("c k y x n | c16 n14 k32", voxel) == "c k y x");
+  CHECK(around("c y x k n | c16 n8 k32", voxel) == "c y x k n");
+  // The lanes of backward data are the input channels.
+  CHECK(around("n* k kz ky kx c z y x | k16 x10 c32", volume, Direction::backward_data) == "k kz ky kx");
+  CHECK(around("n* | c kz ky kx x k", "mb2ic16oc16id3kd3") == "");
+}
+
+TEST_CASE("lines and patches, which are multiplied in place, begin no products") {
+  const auto tile_seconds = [](const ConvProblem& problem, const char* nest) {
+    return forward_cost(nest, problem).tile_seconds;
+  };
+  const ConvProblem plain = parse_problem("mb2ic64ih28oc64oh28kh1");
+  const char* nest = "n* y* k x | c c16 x14 k32";
+  CHECK(tile_seconds(plain, nest) < tile_seconds(blocked("mb2ic64ih28oc64oh28kh1"), nest));
+  const char* passes = "n* y* k c x | c16 x14 k32";  // sums that are added to
+  CHECK(tile_seconds(plain, passes) == tile_seconds(blocked("mb2ic64ih28oc64oh28kh1"), passes));
 }
 
 TEST_CASE("pieces of a row of nearly equal lengths are one product") {

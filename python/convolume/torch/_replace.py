@@ -29,6 +29,7 @@ class Row(NamedTuple):
     reason: str
     x_shape: tuple[int, ...] | None = None  # None until its first call
     training: bool = False  # whether gradients were wanted
+    autocast: torch.dtype | None = None  # the type of autocast, if it was on
     ours_ms: float | None = None  # of a call with its gradients, expected or measured; None if nothing was compared
     torch_ms: float | None = None
 
@@ -52,6 +53,7 @@ class Report:
         cells = [("layer", "convolution", "input", "", "ours", "PyTorch", "reason")]
         for row in rows:
             pass_ = "" if row.x_shape is None or row.training else ", inference"
+            pass_ += "" if row.autocast is None else f", {str(row.autocast).removeprefix('torch.')}"
             cells.append((row.name, row.layer, "x".join(map(str, row.x_shape or ())) + pass_,
                           "replaced" if row.replaced else "kept", _milliseconds(row.ours_ms),
                           _milliseconds(row.torch_ms), row.reason))
@@ -69,8 +71,8 @@ def _rows(name: str, text: str, against: str, layer: nn.Module | None) -> list[R
         return [Row(name, text, False, against or "it was restored")]
     if not state.seen:
         return [Row(name, text, True, "decided at its first call")]
-    return [Row(name, text, one.plan is not None, one.reason, shape, training, _in_ms(one.ours),
-                _in_ms(one.theirs)) for (shape, training), one in state.seen.items()]
+    return [Row(name, text, one.plan is not None, one.reason, shape, training, narrow, _in_ms(one.ours),
+                _in_ms(one.theirs)) for (shape, training, narrow), one in state.seen.items()]
 
 
 def _in_ms(seconds: float | None) -> float | None:
@@ -82,7 +84,8 @@ class _State:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.seen: dict[tuple[tuple[int, ...], bool], Decision] = {}  # by shape, and whether gradients were wanted
+        # By shape, whether gradients were wanted, and the type of autocast.
+        self.seen: dict[tuple[tuple[int, ...], bool, torch.dtype | None], Decision] = {}
         self.frozen: _Frozen | None = None
         self._left: set[object] = set()  # what _call_of() returned for calls that were left to PyTorch
         self._last: tuple[Problem | None, int, Decision | None] = (None, 0, None)
@@ -110,7 +113,7 @@ class _State:
         self._last = problem, _policy.threads_for(self.options), decision
         while len(self.seen) >= Kept.MOST:
             self.seen.pop(next(iter(self.seen)), None)
-        self.seen[tuple(problem.x_shape), bool(problem.want)] = decision
+        self.seen[tuple(problem.x_shape), bool(problem.want), problem.narrow] = decision
         return decision
 
 

@@ -43,8 +43,8 @@ _CHANNELS_LAST = 0.8
 # How many times as fast as floats oneDNN multiplies narrow types, by flags of the processor, the best first. With
 # others it converts them to floats.
 _NARROW = {torch.bfloat16: {"amx_bf16": 8.0, "avx512_bf16": 1.7}, torch.float16: {"amx_fp16": 8.0, "avx512_fp16": 1.7}}
-# Flags without which PyTorch does not give a narrow type to oneDNN: one of them.
-_NARROW_FLAGS = {torch.bfloat16: ("avx512bw",), torch.float16: ("avx512_fp16", "avx_ne_convert")}
+# PyTorch gives a narrow type to oneDNN if the processor has one of these flags.
+_NARROW_FLAGS = {torch.bfloat16: ("avx512bw", "avx_ne_convert"), torch.float16: ("avx512_fp16", "avx_ne_convert")}
 
 
 def _up(number: int, multiple: int) -> int:
@@ -132,7 +132,7 @@ def _by_onednn(problem: Problem, s: _Sizes, peak: float) -> float:
         return flops / (_DEPTHWISE if vectorised else _SCALAR) / peak + passes * flops / (_SCALAR * peak)
     if s.groups > 1 and outputs < lanes:
         return (1 + passes) * flops * inputs * outputs / (_SCALAR * peak)
-    if not geometry.transposed:  # measured: these are as fast as in floats
+    if s.groups == 1 and not geometry.transposed:  # measured: the others are no faster than in floats
         peak *= _narrow_rate(problem)
     # Channels are filled up to whole blocks, but not the few of a first layer.
     outputs_up, inputs_up = _up(outputs, lanes), _up(inputs, lanes)
@@ -152,9 +152,10 @@ def seconds_to_convert(problem: Problem, y_shape: Sequence[int]) -> float:
     """Returns the expected seconds to convert x to floats and y back, and their gradients, under autocast."""
     if problem.narrow is None:
         return 0.0
-    s, passes = _sizes(problem, y_shape), 2 if problem.want else 1
-    elements = s.batch * (s.inputs * s.x_voxels + s.outputs * s.y_voxels)
-    return passes * (elements * (s.item + problem.narrow.itemsize) / _WRITE + _CONVERT_CALLS)
+    s = _sizes(problem, y_shape)
+    elements = s.batch * (s.inputs * s.x_voxels * (2 if "dx" in problem.want else 1) +
+                          s.outputs * s.y_voxels * (2 if problem.want else 1))
+    return elements * (s.item + problem.narrow.itemsize) / _WRITE + _CONVERT_CALLS * (2 if problem.want else 1)
 
 
 def seconds_of_torch(problem: Problem, y_shape: Sequence[int]) -> float:

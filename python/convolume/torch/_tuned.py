@@ -58,7 +58,8 @@ def _measured(problem: Problem, plan: _core.Plan) -> tuple[float, float]:
 
     # Hooks of the program must not see what is saved here.
     unhooked = torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one)
-    autocast = torch.autocast("cpu", dtype=problem.narrow, enabled=problem.narrow is not None)
+    # Each training step converts the weights anew.
+    autocast = torch.autocast("cpu", dtype=problem.narrow, enabled=problem.narrow is not None, cache_enabled=False)
     with torch.inference_mode(False), torch.enable_grad(), autocast, unhooked:
         # Under autocast, the layer before gives x in the narrow type.
         x = tensor(problem.x_shape, "dx" in problem.want, problem.narrow or problem.dtype)

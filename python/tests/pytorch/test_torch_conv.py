@@ -118,6 +118,9 @@ def test_the_memory_format_of_the_result_is_that_of_pytorch(batch, dtype):
         mine, wanted = ours.conv3d(a, b), F.conv3d(a, b)
         assert mine.stride() == wanted.stride()
         torch.testing.assert_close(mine, wanted, rtol=1e-4, atol=1e-4)
+        for narrow in (torch.bfloat16, torch.float16) if dtype is torch.float32 else ():
+            with torch.autocast("cpu", dtype=narrow):
+                assert ours.conv3d(a, b).stride() == F.conv3d(a, b).stride()
 
 
 def last(x):

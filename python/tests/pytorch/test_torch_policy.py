@@ -87,7 +87,9 @@ def test_decisions_under_autocast_are_their_own(monkeypatch, policy):
             assert layer(x).dtype == layer(x.bfloat16()).dtype == torch.bfloat16
         layer(x)
     assert len(_policy.decisions) == 2
+    assert [row.autocast for row in report.rows] == [None, torch.bfloat16]
     assert all(row.ours_ms > 0 and row.torch_ms > 0 for row in report.rows)
+    assert "1x8x12x12x12, inference, bfloat16  " in str(report)
     # What is left in one type is not left in another one.
     monkeypatch.setattr(_policy, "decisions", type(_policy.decisions)(plans=True))
     monkeypatch.setattr(_torch_cost, "seconds_of_torch", lambda one, *_: 0 if one.narrow else 1e9)
@@ -174,7 +176,7 @@ def test_the_tuned_policy_measures_once_and_remembers(monkeypatch):
         assert (decision.ours, decision.theirs) == (ours_seconds, theirs_seconds)
 
 
-@pytest.mark.parametrize("case", ["transposed", "same", "unbatched", "channels_last", "double"])
+@pytest.mark.parametrize("case", ["transposed", "same", "unbatched", "channels_last", "double", "autocast"])
 def test_the_tuned_policy_measures_every_kind(case):
     torch.manual_seed(1)
     layer = nn.ConvTranspose3d(4, 4, 2, stride=2) if case == "transposed" else nn.Conv3d(4, 4, 2, padding="same")
@@ -183,10 +185,12 @@ def test_the_tuned_policy_measures_every_kind(case):
         x = x.contiguous(memory_format=torch.channels_last_3d)
     if case == "double":
         layer, x = layer.double(), x.double()
-    wanted = layer(x)
-    report = ours.replace_conv3d(layer, policy="tuned")
-    torch.testing.assert_close(layer(x), wanted, rtol=1e-4, atol=1e-5)
-    assert layer(x).stride() == wanted.stride() and "measured" in report.rows[0].reason
+    with torch.autocast("cpu", enabled=case == "autocast"):
+        wanted = layer(x)
+        report = ours.replace_conv3d(layer, policy="tuned")
+        allowed = 0.02 if case == "autocast" else 1e-4
+        torch.testing.assert_close(layer(x), wanted, rtol=allowed, atol=allowed)
+        assert layer(x).stride() == wanted.stride() and "measured" in report.rows[0].reason
     with torch.inference_mode():
         layer(x)
     assert layer.weight.grad is None
@@ -254,7 +258,10 @@ def test_a_pickle_keeps_the_policy():
 def test_the_model_knows_when_pytorch_uses_onednn(x, w, dtype, groups):
     if not torch.__version__.startswith("2.13.") or torch.get_num_threads() < 2:
         pytest.skip("the rule is that of PyTorch 2.13 with several threads")
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        nn.functional.conv3d(torch.randn(x, dtype=dtype), torch.randn(w, dtype=dtype), padding=1, groups=groups)
-    names = {event.key for event in profile.key_averages()}
-    assert ("aten::mkldnn_convolution" in names) == _torch_cost.uses_onednn(problem(x, w, (), dtype, 1, groups))
+    for narrow in (None, torch.bfloat16, torch.float16) if dtype is torch.float32 else (None,):
+        with (torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile,
+              torch.autocast("cpu", dtype=narrow, enabled=narrow is not None)):
+            nn.functional.conv3d(torch.randn(x, dtype=dtype), torch.randn(w, dtype=dtype), padding=1, groups=groups)
+        names = {event.key for event in profile.key_averages()}
+        one = problem(x, w, (), dtype, 1, groups)._replace(narrow=narrow)
+        assert ("aten::mkldnn_convolution" in names) == _torch_cost.uses_onednn(one)

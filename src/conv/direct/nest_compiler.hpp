@@ -96,18 +96,9 @@ class NestCompiler {
                              : fmt::format("{} or {}", block_, 2 * block_)));
   }
 
-  /// Returns the loops of a task around the microkernel that have several iterations.
-  std::vector<std::size_t> task_loops(std::size_t first) const {
-    std::vector<std::size_t> loops;
-    for (std::size_t i = first; i < nest_.microkernel; ++i) {
-      check_blocks(i);
-      if (!trivial(i)) loops.push_back(i);
-    }
-    return loops;
-  }
-  /// Removes the innermost loops that are over a dimension, because one product does them.
-  void fuse(std::vector<std::size_t>& loops, Dim dim) const {
-    while (!loops.empty() && loops_[loops.back()].dim == dim) loops.pop_back();
+  /// Checks that the loops of a task around the microkernel cut channels between blocks.
+  void check_task_loops(std::size_t first) const {
+    for (std::size_t i = first; i < nest_.microkernel; ++i) check_blocks(i);
   }
   TaskLoop task_loop(std::size_t i) const {
     const bool channels = loops_[i].dim == Dim::k || loops_[i].dim == Dim::c;

@@ -59,7 +59,7 @@ class VoxelCompiler : NestCompiler {
     std::size_t end = loops_.size();
     product_lanes_ = check_lanes(read_last(Dim::k, end), true);
     result_.product_columns = product_lanes_;
-    product_results_ = read_row_of_results(end);
+    read_row_of_results(end);
     for (std::size_t i = nest_.microkernel; i < end; ++i) {
       if (trivial(i)) continue;
       const Dim dim = loops_[i].dim;
@@ -87,8 +87,8 @@ class VoxelCompiler : NestCompiler {
     result_.product_blocks = blocks(terms);
   }
 
-  /// Returns how many results a product computes together: voxels of a row, or the same voxel of several samples.
-  index_t read_row_of_results(std::size_t& end) {
+  /// Reads how many results a product computes together: voxels of a row, or the same voxel of several samples.
+  void read_row_of_results(std::size_t& end) {
     const index_t voxels = read_last(Dim::x, end);
     const index_t samples = read_last(Dim::n, end);
     result_.rows_of_samples = samples > 1;
@@ -106,7 +106,6 @@ class VoxelCompiler : NestCompiler {
       refuse(fmt::format("has no microkernel of {} {}; its microkernels have at most {}", results,
                          samples > 1 ? "samples" : "voxels of a row", most));
     }
-    return results;
   }
 
   /// Reads the loops inside of the terms of a block: none, or one over a row of taps.
@@ -128,14 +127,9 @@ class VoxelCompiler : NestCompiler {
   }
 
   void read_walk() {
-    for (std::size_t i = first_; i < nest_.microkernel; ++i) check_blocks(i);
-    const std::vector<std::size_t> loops = plan::loops_around_products(loops_, first_, nest_.microkernel,
-                                                                       {.lanes = Dim::k,
-                                                                        .lane_blocks = product_lanes_,
-                                                                        .all_lane_blocks = blocks(extent(Dim::k)),
-                                                                        .results = product_results_,
-                                                                        .of_samples = result_.rows_of_samples,
-                                                                        .row_taps = result_.row_taps});
+    check_task_loops(first_);
+    const std::vector<std::size_t> loops =
+        plan::loops_around_products(loops_, first_, nest_.microkernel, {.block = block_});
     result_.held_blocks = blocks(extent(Dim::c));
     result_.held_samples = result_.rows_of_samples ? result_.samples : 1;
     bool outermost = true;
@@ -173,7 +167,7 @@ class VoxelCompiler : NestCompiler {
 
   Extent3 step_{}, domain_{};
   std::size_t first_ = 0;  // loop inside of the tasks
-  index_t product_lanes_ = 1, product_results_ = 1;
+  index_t product_lanes_ = 1;
   VoxelNest result_;
 };
 

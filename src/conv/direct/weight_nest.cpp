@@ -86,13 +86,20 @@ class WeightCompiler : NestCompiler {
   }
 
   void read_walk() {
-    std::vector<std::size_t> loops = task_loops(first_);
+    check_task_loops(first_);
+    std::vector<std::size_t> loops;
+    for (std::size_t i = first_; i < nest_.microkernel; ++i) {
+      if (!trivial(i)) loops.push_back(i);
+    }
+    const auto fuse = [&](Dim dim) {
+      while (!loops.empty() && loops_[loops.back()].dim == dim) loops.pop_back();
+    };
     // A piece is multiplied for all pairs of channel blocks and all taps, if the innermost loops say so in this order.
-    fuse(loops, Dim::kx);
-    fuse(loops, Dim::ky);
-    fuse(loops, Dim::kz);
-    if (product_lanes_ == std::min<index_t>(2, blocks(extent(Dim::k)))) fuse(loops, Dim::k);
-    if (loops.empty() || loops_[loops.back()].dim != Dim::k) fuse(loops, Dim::c);
+    fuse(Dim::kx);
+    fuse(Dim::ky);
+    fuse(Dim::kz);
+    if (product_lanes_ == std::min<index_t>(2, blocks(extent(Dim::k)))) fuse(Dim::k);
+    if (loops.empty() || loops_[loops.back()].dim != Dim::k) fuse(Dim::c);
     for (const std::size_t i : loops) result_.walk.push_back(task_loop(i));
     const auto sums = [](const TaskLoop& loop) {
       return loop.dim != Dim::k && loop.dim != Dim::c && loop.dim < Dim::kz;

@@ -177,11 +177,12 @@ class SpaceCost {
            layout_of(target) == Layout::plain && layout_of(space_.windowed) == Layout::blocked &&
            space_.of(lanes_) <= 6;
   }
-  /// Returns whether lines of plain tensors are multiplied in place: there is one tap, without strides.
+  /// Returns whether lines of plain tensors are multiplied in place: there is one tap, without strides, and a product
+  /// sums all channels.
   bool reads_lines() const {
-    return taps() == 1 && !reads_padding(0) && !reads_padding(1) && !reads_padding(2) && space_.written != Operand::w &&
-           tile_of(Dim::n) == 1 && space_.result_step == Extent3{1, 1, 1} && problem_.x_layout == Layout::plain &&
-           problem_.y_layout == Layout::plain;
+    return taps() == 1 && passes() == 1 && !reads_padding(0) && !reads_padding(1) && !reads_padding(2) &&
+           space_.written != Operand::w && tile_of(Dim::n) == 1 && space_.result_step == Extent3{1, 1, 1} &&
+           problem_.x_layout == Layout::plain && problem_.y_layout == Layout::plain;
   }
   /// Returns the lanes that products compute per result, those without a channel included.
   double lanes_of_results() const {
@@ -297,18 +298,9 @@ class SpaceCost {
 
   /// Returns how often the engine begins a product that yields voxels.
   double calls() const {
-    const double block = static_cast<double>(space_.channel_block);
-    const auto blocks = [&](double channels) { return static_cast<index_t>(std::ceil(channels / block)); };
-    const double samples = tile_of(Dim::n);
     double calls = tasks();
-    for (const std::size_t i :
-         loops_around_products(loops_, task_depth(), nest_.microkernel,
-                               {.lanes = lanes_,
-                               .lane_blocks = blocks(tile_of(lanes_)),
-                               .all_lane_blocks = blocks(static_cast<double>(space_.of(lanes_))),
-                               .results = static_cast<index_t>(std::max(tile_of(Dim::x), samples)),
-                               .of_samples = samples > 1,
-                               .row_taps = static_cast<index_t>(taps_of_row())})) {
+    const ProductChannels channels{.lanes = lanes_, .terms = terms_, .block = space_.channel_block};
+    for (const std::size_t i : loops_around_products(loops_, task_depth(), nest_.microkernel, channels)) {
       calls *= static_cast<double>(loops_[i].trips());
     }
     return calls;

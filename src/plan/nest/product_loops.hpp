@@ -17,21 +17,19 @@ constexpr index_t most_row_voxels(index_t lane_blocks, index_t taps = 1) noexcep
   return lane_blocks == 1 ? 28 : taps == 1 ? 14 : std::max<index_t>(1, (29 - 2 * taps) / 2);
 }
 
-/// The register tile of a product that yields voxels.
-struct ProductTile {
-  Dim lanes = Dim::k;           ///< the channels of the results: k, or c of backward data
-  index_t lane_blocks = 1;      ///< channel blocks of results that are computed together
-  index_t all_lane_blocks = 1;  ///< of the results
-  index_t results = 1;          ///< voxels of a row, or samples
-  bool of_samples = false;
-  index_t row_taps = 1;  ///< taps of a row that are summed together at each term
+/// What the channels of a direction are to a product that yields voxels: those of the results and those that are
+/// summed, and how many of them a block has.
+struct ProductChannels {
+  Dim lanes = Dim::k, terms = Dim::c;
+  index_t block = 16;
 };
 
-/// Returns the loops around products that yield voxels, the outermost first: those from number `first` to before
-/// `microkernel` that have several iterations, without the innermost ones that a product runs itself. From the inside,
-/// a product runs the loops over a row, over rows, planes and channel blocks of results, as long as the loops stand in
-/// this order and its tile is as large as those of other products.
+/// Returns the indices of the loops around products that yield voxels, the outermost first: those from number `first`
+/// to before `microkernel`. Loops of one iteration are left out. Starting with the innermost loop, a product runs the
+/// loops over a row, then rows, planes and lane blocks itself, if they stand in this order. It runs a row only if the
+/// row then has no more pieces than with the longest microkernel. It runs lane blocks only if its microkernel has at
+/// least two, or all.
 std::vector<std::size_t> loops_around_products(std::span<const BoundLoop> loops, std::size_t first,
-                                               std::size_t microkernel, const ProductTile& tile);
+                                               std::size_t microkernel, const ProductChannels& channels);
 
 }  // namespace convolume::plan
