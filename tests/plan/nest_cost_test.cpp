@@ -139,7 +139,7 @@ TEST_CASE("pieces of a row of nearly equal lengths are one product") {
   const ConvProblem problem = blocked("ic32ih100oc32oh100kh1");
   const double longest = forward_cost("k c y x | c16 x14 k32", problem).tile_seconds;
   CHECK(forward_cost("k c y x | c16 x13 k32", problem).tile_seconds < 1.1 * longest);  // eight pieces too
-  CHECK(forward_cost("k c y x | c16 x12 k32", problem).tile_seconds > 2 * longest);
+  CHECK(forward_cost("k c y x | c16 x12 k32", problem).tile_seconds > 1.3 * longest);
 }
 
 TEST_CASE("narrow register tiles compute slower") {
