@@ -1,5 +1,7 @@
 #include "nets/base/toml_reader.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <set>
 
 #include <fmt/format.h>
@@ -249,9 +251,13 @@ void TomlTable::override_value(const std::string& key, const std::string& value)
     const toml::table parsed = toml::parse("value = " + value);
     impl_->table->insert_or_assign(key, *parsed.get("value"));
   } catch (const toml::parse_error& error) {
+    const bool is_word = std::all_of(value.begin(), value.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.' || c == '/';
+    });
+    const std::string quoted =
+        is_word ? fmt::format("; a text needs quotes: --set '{}.{}=\"{}\"'", impl_->name, key, value) : "";
     throw ConfigError(
-        fmt::format("--set {0}.{1}={2}: not a TOML value ({3}); a text needs quotes: --set '{0}.{1}=\"{2}\"'",
-                    impl_->name, key, value, error.description()));
+        fmt::format("--set {}.{}={}: not a TOML value ({}){}", impl_->name, key, value, error.description(), quoted));
   }
 }
 

@@ -109,6 +109,13 @@ void multiply(DataType type, const Buffer& numbers, double factor, Scheduler& sc
 }
 
 bool is_forward(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::Kind::c2c_forward; }
+bool has_real_space(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::Kind::c2r; }
+/// Return the format of the numbers on each side.
+const char* spectrum_format(bool single) { return single ? "Zf" : "Zd"; }
+const char* space_format(fft::Kind kind, bool single) {
+  if (has_real_space(kind)) return single ? "f" : "d";
+  return spectrum_format(single);
+}
 
 /// An axis that is not transformed: its extent, and its strides on both sides, in elements.
 struct Loop {
@@ -213,6 +220,12 @@ void transform(nb::handle x, nb::handle y, int kind, const std::vector<int>& axe
   if (in.bytes() == 0 || out.bytes() == 0) return;
   const auto which = static_cast<fft::Kind>(kind);
   const Buffer &space = is_forward(which) ? in : out, &spectrum = is_forward(which) ? out : in;
+  const bool single = in.type() == DataType::f32;
+  if (space.format() != space_format(which, single) || spectrum.format() != spectrum_format(single)) {
+    throw nb::type_error(("a transform from the format '" + in.format() + "' to '" + out.format() +
+                          "'; use arrays of one precision, real or complex as the transform needs")
+                             .c_str());
+  }
   Scheduler& scheduler = Runtime::get().scheduler(workers);
   Runtime::get().counters().calls.fetch_add(1, std::memory_order_relaxed);
   const Computation computation;
@@ -255,7 +268,7 @@ class DensePlan {
   }
 
   bool forward() const { return is_forward(kind_); }
-  bool real_space() const { return kind_ == fft::Kind::r2c || kind_ == fft::Kind::c2r; }
+  bool real_space() const { return has_real_space(kind_); }
   const std::vector<index_t>& x_shape() const { return forward() ? shape_ : half_; }
   const std::vector<index_t>& y_shape() const { return forward() ? half_ : shape_; }
   double flops() const { return strided_->flops(); }
@@ -297,13 +310,9 @@ class DensePlan {
   }
 
  private:
-  const char* space_format() const {
-    if (real_space()) return type_ == DataType::f32 ? "f" : "d";
-    return spectrum_format();
-  }
-  const char* spectrum_format() const { return type_ == DataType::f32 ? "Zf" : "Zd"; }
-  const char* x_format() const { return forward() ? space_format() : spectrum_format(); }
-  const char* y_format() const { return forward() ? spectrum_format() : space_format(); }
+  bool single() const { return type_ == DataType::f32; }
+  const char* x_format() const { return forward() ? space_format(kind_, single()) : spectrum_format(single()); }
+  const char* y_format() const { return forward() ? spectrum_format(single()) : space_format(kind_, single()); }
 
   static const char* dtype_of(const std::string& format) {
     if (format == "f") return "float32";

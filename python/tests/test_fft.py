@@ -159,5 +159,8 @@ def test_the_transforms_refuse_other_numbers_and_buffers_without_strides():
     for x in (np.zeros((2, 4), "int32"), np.zeros((2, 4), ">f8")):
         with pytest.raises(TypeError, match="byte order"):
             _core.transform(x, y, _transforms.R2C, [1], 1)
+    for wrong in ("int32", "complex64", "float64"):
+        with pytest.raises(TypeError, match="format 'd' to|has the format 'i'|one precision"):
+            _core.transform(np.zeros((2, 4)), np.zeros((2, 3), wrong), _transforms.R2C, [1], 1)
     with pytest.raises(BufferError, match="strides.*numpy.asarray"):
         _core.transform((ctypes.c_double * 4)(), y[0], _transforms.R2C, [0], 1)

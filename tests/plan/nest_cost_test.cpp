@@ -109,11 +109,17 @@ TEST_CASE("a product runs the innermost loops over results if they stand in its 
   // One lane block is run only if there is one. Four blocks have rows of at most six voxels.
   CHECK(around("n* c kz ky kx k z y x | c16 x20 k16", volume) == "c kz ky kx k");
   CHECK(around("n* c kz ky kx z y x | c16 x20 k", "mb2ic64oc16id20kd3pd1") == "c kz ky kx");
+  CHECK(around("n* c kz ky kx z y x | c16 x14 k", "mb2ic64oc16id20kd3pd1") == "c kz ky kx");
+  CHECK(around("n* c kz ky kx z y x | c16 x9 k", "mb2ic64oc16id20kd3pd1") == "c kz ky kx z y x");
   CHECK(around("n* c kz ky kx k z y x | c16 x5 k64", volume) == "c kz ky kx");
   CHECK(around("n* c kz ky kx k z y x | c16 x4 k64", volume) == "c kz ky kx k z y x");
   // Three taps of a row leave room for eleven voxels.
   CHECK(around("n* c kz ky k z y x | c16 kx x10 k32", volume) == "c kz ky");
   CHECK(around("n* c kz ky k z y x | c16 kx x9 k32", volume) == "c kz ky k z y x");
+  // Tiles of 26 voxels are two pieces, those of 28 are three with 13 voxels and two with 14.
+  CHECK(around("n* k x c y x26 | c16 x13 k32", "mb2ic64ih98oc96oh98kh1") == "k x c");
+  CHECK(around("n* k x c x26 | c16 x13 k32", "mb2ic64ih1iw98oc96oh1ow98kh1") == "k x c");
+  CHECK(around("n* k x c x28 | c16 x13 k32", "mb2ic64ih1iw100oc96oh1ow100kh1") == "k x c x");
   // Samples instead of voxels.
   const char* voxel = "mb40ic64oc96ih2oh2kh1";
   CHECK(around("c y x k n | c16 n14 k32", voxel) == "c y x");
@@ -124,15 +130,23 @@ TEST_CASE("a product runs the innermost loops over results if they stand in its 
   CHECK(around("n* | c kz ky kx x k", "mb2ic16oc16id3kd3") == "");
 }
 
-TEST_CASE("lines and patches, which are multiplied in place, begin no products") {
-  const auto tile_seconds = [](const ConvProblem& problem, const char* nest) {
-    return forward_cost(nest, problem).tile_seconds;
+TEST_CASE("lines and patches, which are multiplied in place, begin no products and are not copied") {
+  const char* text = "mb2ic64ih28oc64oh28kh1";
+  const NestCost lines = forward_cost("n* y* k x | c c16 x14 k32", parse_problem(text));
+  CHECK(lines.tile_seconds < forward_cost("n* y* k x | c c16 x14 k32", blocked(text)).tile_seconds);
+  CHECK(lines.copy_seconds == 0);
+  const char* passes = "n* y* k c x | c16 x14 k32";  // sums that are added to are no lines
+  CHECK(forward_cost(passes, parse_problem(text)).tile_seconds == forward_cost(passes, blocked(text)).tile_seconds);
+  CHECK(forward_cost(passes, parse_problem(text)).copy_seconds > 0);
+  // Of the backward data of a kernel that equals its stride, each voxel of dy has a box of its own.
+  ConvProblem patches = parse_problem("ic3ih32oc64oh8kh4sh4");
+  patches.y_layout = Layout::blocked;
+  ConvProblem others = patches;
+  others.x_layout = Layout::blocked;
+  const auto backward = [](const ConvProblem& p) {
+    return nest_cost(parse_nest("y* x | k ky kx k16 x14 c"), p, Direction::backward_data, machine_model());
   };
-  const ConvProblem plain = parse_problem("mb2ic64ih28oc64oh28kh1");
-  const char* nest = "n* y* k x | c c16 x14 k32";
-  CHECK(tile_seconds(plain, nest) < tile_seconds(blocked("mb2ic64ih28oc64oh28kh1"), nest));
-  const char* passes = "n* y* k c x | c16 x14 k32";  // sums that are added to
-  CHECK(tile_seconds(plain, passes) == tile_seconds(blocked("mb2ic64ih28oc64oh28kh1"), passes));
+  CHECK(backward(patches).tile_seconds < backward(others).tile_seconds);
 }
 
 TEST_CASE("pieces of a row of nearly equal lengths are one product") {

@@ -21,7 +21,7 @@ Where = Callable[[str, nn.Module], bool]
 
 
 class Row(NamedTuple):
-    """What became of a layer, for one shape of its input."""
+    """What became of a layer, for one shape of its input, with or without gradients, and one type of autocast."""
 
     name: str
     layer: str  # Conv3d or ConvTranspose3d, with its channels and its kernel
@@ -45,7 +45,7 @@ class Report:
 
     @property
     def rows(self) -> list[Row]:
-        """A row for each layer and shape of its input, in the order of the model."""
+        """A row for each layer and kind of its calls, in the order of the model."""
         return [row for name, text, against, layer in self._layers for row in _rows(name, text, against, layer())]
 
     def __str__(self) -> str:

@@ -24,13 +24,13 @@ index_t row_taps(std::span<const BoundLoop> loops, const ProductChannels& channe
   return 1;
 }
 
-/// Returns whether the pieces of a row are as few as those of the longest microkernel. A product divides a row into
-/// nearly equal pieces, so it computes the same ones.
-bool runs_rows(std::span<const BoundLoop> loops, std::span<const BoundLoop> kernel, Dim row,
-               const ProductChannels& channels, index_t lane_blocks) {
-  const index_t taps = lane_blocks == 1 ? 1 : row_taps(kernel, channels);
-  const index_t longest = most_row_voxels(std::max<index_t>(2, lane_blocks), taps), all = extent_of(loops, row);
-  return pieces_of(all, extent_of(kernel, row)) <= pieces_of(all, longest);
+/// Returns whether a row has as few pieces of `piece` results as a product makes of it. `around` are the loops around
+/// microkernels. If the innermost ones are over the row, the outermost of these says how long it is.
+bool runs_rows(std::span<const BoundLoop> loops, const std::vector<std::size_t>& around, Dim row, index_t piece,
+               index_t longest) {
+  index_t all = extent_of(loops, row);
+  for (auto i = around.rbegin(); i != around.rend() && loops[*i].dim == row; ++i) all = loops[*i].extent;
+  return pieces_of(all, piece) <= pieces_of(all, longest);
 }
 
 }  // namespace
@@ -48,7 +48,9 @@ std::vector<std::size_t> loops_around_products(std::span<const BoundLoop> loops,
   const bool of_samples = extent_of(kernel, Dim::n) > 1;
   const index_t lane_blocks = pieces_of(extent_of(kernel, channels.lanes), channels.block);
   const Dim row = of_samples ? Dim::n : Dim::x;
-  const bool whole_rows = runs_rows(loops, kernel, row, channels, lane_blocks);
+  const index_t longest =
+      most_row_voxels(std::max<index_t>(2, lane_blocks), lane_blocks == 1 ? 1 : row_taps(kernel, channels));
+  const bool whole_rows = runs_rows(loops, around, row, extent_of(kernel, row), longest);
   if (whole_rows) run(row);
   const bool piece_of_row = !whole_rows && (around.empty() || loops[around.back()].dim == Dim::x);
   if (of_samples ? !whole_rows : piece_of_row) return around;

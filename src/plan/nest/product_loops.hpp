@@ -27,8 +27,9 @@ struct ProductChannels {
 /// Returns the indices of the loops around products that yield voxels, the outermost first: those from number `first`
 /// to before `microkernel`. Loops of one iteration are left out. Starting with the innermost loop, a product runs the
 /// loops over a row, then rows, planes and lane blocks itself, if they stand in this order. It runs a row only if the
-/// row then has no more pieces than with the longest microkernel. It runs lane blocks only if its microkernel has at
-/// least two, or all.
+/// row has no more pieces than with the longest microkernel of two lane blocks (of four, if there are four). It runs
+/// lane blocks only if its microkernel has at least two, or all. If it computes samples instead of voxels, it runs the
+/// loops over samples, and then lane blocks.
 std::vector<std::size_t> loops_around_products(std::span<const BoundLoop> loops, std::size_t first,
                                                std::size_t microkernel, const ProductChannels& channels);
 
