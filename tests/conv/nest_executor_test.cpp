@@ -387,14 +387,14 @@ TEST_CASE("the order of sums decides the bits of direct, and nothing else in a n
 }
 
 TEST_CASE("pieces of a row of nearly equal lengths are one product, which changes no bit") {
-  const ConvProblem p = parse_problem("mb2ic32ih9iw38oc32oh9ow38kh3ph1kw5pw2");
-  const conv::DirectMap map(p, Direction::forward);
-  const auto loops_over_x = [&](const char* nest) {
+  ConvProblem p = parse_problem("mb2ic32ih9iw38oc32oh9ow38kh3ph1kw5pw2");
+  const auto loops_over = [&](Dim dim, const char* nest) {
+    const conv::DirectMap map(p, Direction::forward);
     const conv::VoxelNest made = conv::compile_voxel_nest(plan::parse_nest(nest), p, Direction::forward, map);
-    return std::count_if(made.walk.begin(), made.walk.end(), [](const auto& loop) { return loop.dim == Dim::x; });
+    return std::count_if(made.walk.begin(), made.walk.end(), [&](const auto& loop) { return loop.dim == dim; });
   };
-  conv::Nests nests = test::direct_nests(p);
   const auto run = [&](const char* fwd) {
+    conv::Nests nests = test::direct_nests(p);
     nests[0] = plan::parse_nest(fwd);
     ConvCase<float> one(p, {.choice = test::choice_text(nests)});
     one.run();
@@ -402,12 +402,23 @@ TEST_CASE("pieces of a row of nearly equal lengths are one product, which change
   };
   const char* longest = "n* k c ky kx y x | c16 x14 k32";
   const auto expected = run(longest);
-  CHECK(loops_over_x(longest) == 0);
+  CHECK(loops_over(Dim::x, longest) == 0);
   for (const auto& [nest, loops] : {std::pair{"n* k c ky kx y x | c16 x13 k32", 0},     // three pieces
                                     std::pair{"n* k c ky kx y x | c16 x12 k32", 1}}) {  // four pieces
     CAPTURE(nest);
-    CHECK(loops_over_x(nest) == loops);
+    CHECK(loops_over(Dim::x, nest) == loops);
     CHECK(test::same_bits(expected, run(nest)));
+  }
+  // Tiles of a row, and samples instead of voxels.
+  CHECK(loops_over(Dim::x, "n* k x c ky kx y x26 | c16 x13 k32") == 1);
+  CHECK(test::same_bits(expected, run("n* k x c ky kx y x26 | c16 x13 k32")));
+  p = parse_problem("mb40ic64ih2oc96oh2kh1");
+  const auto samples = run("k c y x n | c16 n14 k32");
+  for (const auto& [nest, loops] : {std::pair{"k n c y x n16 | c16 n8 k32", 1}, std::pair{"k c y x n | c16 n8 k32", 1},
+                                    std::pair{"n c y x k n26 | c16 n13 k32", 1}}) {
+    CAPTURE(nest);
+    CHECK(loops_over(Dim::n, nest) == loops);
+    CHECK(test::same_bits(samples, run(nest)));
   }
 }
 
