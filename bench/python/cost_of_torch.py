@@ -6,7 +6,6 @@ For each kind of layer it prints expected over measured times: the geometric mea
 differ from it (one standard deviation). Then what the decisions save, and the layers that they make slower.
 """
 import argparse
-import copy
 import json
 import math
 import pathlib
@@ -72,26 +71,6 @@ def expected(x, layer, narrow=None):
     return decision.ours, decision.theirs, f"{way}, {kind}", decision.plan is not None
 
 
-def within_autocast(x, layer):
-    """Returns {name: a call} as compared(), under autocast in bfloat16. x comes from a layer in bfloat16."""
-    calls = {}
-    for name in ("PyTorch", "always"):
-        one = copy.deepcopy(layer)
-        if name != "PyTorch":
-            ours.replace_conv3d(one, policy=name)
-        narrow = x.bfloat16().requires_grad_()
-        with torch.autocast("cpu"):
-            dy = torch.ones_like(one(narrow))
-
-        def call(one=one, narrow=narrow, dy=dy):
-            with torch.autocast("cpu"):
-                y = one(narrow)
-            y.backward(dy)
-
-        calls[name] = call
-    return calls
-
-
 def spread(values):
     logs = [math.log(one) for one in values]
     return f"{math.exp(statistics.fmean(logs)):6.2f} x/ {math.exp(statistics.pstdev(logs)):4.2f}  ({len(logs)} layers)"
@@ -114,8 +93,9 @@ def main():
         seed += 1
         if drawn is None:
             continue
-        mine, theirs, kind, chosen = expected(*drawn, torch.bfloat16 if options.autocast else None)
-        calls = within_autocast(*drawn) if options.autocast else compared(*drawn, ["always"])
+        narrow = torch.bfloat16 if options.autocast else None
+        mine, theirs, kind, chosen = expected(*drawn, narrow)
+        calls = compared(*drawn, ["always"], narrow)
         times = {name: quartiles(found)[0]
                  for name, found in take_turns(calls, options.rounds, rest=REST / 10).items()}
         rows.append({"layer": text_of(*drawn), "kind": kind, "chosen": chosen, "ours": times["always"],

@@ -47,30 +47,37 @@ def text_of(x, layer):
     return f"{channels}, kernel {layer.kernel_size[0]}, stride {layer.stride[0]}{groups}, {x.shape[2]}^3 voxels"
 
 
-def training_of(layer, x):
-    """Returns a call that computes the layer forward and backward, with the gradient of x."""
-    x = x.clone().requires_grad_()
-    dy = torch.ones_like(layer(x))
+def training_of(layer, x, narrow=None):
+    """Returns a call that computes the layer forward and backward, with the gradient of x. `narrow` is the type of
+    autocast, and then of x."""
+    def forward():
+        with torch.autocast("cpu", dtype=narrow, enabled=narrow is not None):
+            return layer(x)
+
+    x = x.to(narrow or x.dtype, copy=True).requires_grad_()
+    dy = torch.ones_like(forward())
 
     def call():
         x.grad = layer.weight.grad = layer.bias.grad = None
-        layer(x).backward(dy)
+        forward().backward(dy)
 
     call()
     return call, x
 
 
-def compared(x, layer, policies):
-    """Returns {name: a call}: PyTorch's layer, and the replaced one by each policy. Raises ValueError if they differ.
-    """
+def compared(x, layer, policies, narrow=None):
+    """Returns {name: a call}: PyTorch's layer, and the replaced one by each policy, under autocast if `narrow` is its
+    type. Raises ValueError if they differ."""
     calls = {}
-    calls["PyTorch"], wanted = training_of(layer, x)
+    calls["PyTorch"], wanted = training_of(layer, x, narrow)
+    allowed = {} if narrow is None else {"most": 4 * torch.finfo(narrow).eps}
     for policy in policies:
         other = copy.deepcopy(layer)
         ours.replace_conv3d(other, policy=policy)
-        calls[policy], found = training_of(other, x)
-        require_equal(text_of(x, layer), found.grad.numpy(), wanted.grad.numpy())
-        require_equal(text_of(x, layer), other.weight.grad.numpy(), layer.weight.grad.numpy())
+        calls[policy], found = training_of(other, x, narrow)
+        require_equal(text_of(x, layer), found.grad.float().numpy(), wanted.grad.float().numpy(), **allowed)
+        if narrow is None:  # PyTorch 2.13's dw in bfloat16 is wrong in some layers (log/pytorch.md)
+            require_equal(text_of(x, layer), other.weight.grad.numpy(), layer.weight.grad.numpy())
     return calls
 
 

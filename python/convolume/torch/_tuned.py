@@ -53,7 +53,7 @@ def _measured(problem: Problem, plan: _core.Plan) -> tuple[float, float]:
     generator = torch.Generator().manual_seed(0)
 
     def tensor(shape: torch.Size, wanted: bool, dtype: torch.dtype = problem.dtype) -> Tensor:
-        made = torch.randn(shape, generator=generator, device="cpu").to(dtype)
+        made = torch.randn(shape, generator=generator, dtype=dtype, device="cpu")
         return (made.contiguous(memory_format=layout) if len(shape) == 5 else made).requires_grad_(wanted)
 
     # Hooks of the program must not see what is saved here.
